@@ -20,7 +20,7 @@ namespace ddprun::training {
 namespace {
 
 /// Of what is kept, in its labels: another one is another ddprun's.
-constexpr int kFormat = 2;
+constexpr int kFormat = 3;
 
 // The entries of what a rank keeps where it is copied.
 constexpr const char* kCommon = "common";
@@ -32,7 +32,7 @@ constexpr std::string_view kOwnMark = "own";
 constexpr std::string_view kWholeMark = "whole";
 
 /// Of one line each, "STEP ORIGIN".
-std::string to_text(const MemoryMark& mark) { return fmt::format("{} {}", mark.step, mark.origin); }
+std::string to_text(const MemoryMark& mark) { return std::to_string(mark.step) + " " + mark.origin; }
 
 /// Up to the separator, which goes, too; all of it where there is none.
 std::string_view cut(std::string_view& text, char separator) {
@@ -112,8 +112,9 @@ MemoryCheckpoints::MemoryCheckpoints(const Context& context, std::string_view na
                         std::hash<std::string>()(job), context.rank(), context.world_size())),
       files_(open(names)) {}
 
-MemoryMark MemoryCheckpoints::mark_of(std::int64_t step, const Timeline& line) const {
-  return {.origin = fmt::format("{} {}", line.id, context_.restart_count()), .step = step};
+std::string MemoryCheckpoints::label_of(std::int64_t step, const Timeline& line) const {
+  const std::string restarts = std::to_string(context_.restart_count());
+  return seat_ + to_text({.origin = line.id + " " + restarts, .step = step});
 }
 
 void MemoryCheckpoints::check(const Result<void>& done) {
@@ -132,47 +133,53 @@ void MemoryCheckpoints::save(std::int64_t step, const Timeline& line, const Rank
   PtDict kept;
   kept.set(kCommon, shard_of(state.common, context_.rank(), context_.world_size()));
   kept.set(kOwn, state.own);
-  check(files_.own[next_].write(seat_ + to_text(mark_of(step, line)), kept));
+  check(files_.own[next_].write(label_of(step, line), std::move(kept)));
 }
 
 void MemoryCheckpoints::confirm() {
   if (!is_broken_) confirm_own();
 }
 
-void MemoryCheckpoints::note_versions(const Tensors& updated) {
+void MemoryCheckpoints::watch(Tensors updated) {
+  watched_ = std::move(updated);
   versions_.clear();
-  for (const at::Tensor& tensor : updated) versions_[tensor.unsafeGetTensorImpl()] = tensor._version();
+  for (const at::Tensor& tensor : watched_) versions_.push_back(tensor._version());
 }
 
-void MemoryCheckpoints::save_own(std::int64_t step, const Timeline& line, const PtDict& own,
-                                 const Tensors& updated) {
+void MemoryCheckpoints::save_own(std::int64_t step, const Timeline& line, PtDict own) {
   if (is_broken_) return;
-  for (const at::Tensor& tensor : updated) {
-    const auto noted = versions_.find(tensor.unsafeGetTensorImpl());
-    if (noted == versions_.end() || noted->second == tensor._version()) continue;
+  for (std::size_t i = 0; i < watched_.size(); ++i) {
+    const at::Tensor& tensor = watched_[i];
+    if (versions_[i] == tensor._version()) continue;
     if (!restless_.insert(tensor.storage().unsafeGetStorageImpl()).second) continue;
     if (!files_.tensors.place_of(tensor.storage().data())) continue;
     files_.common.clear();  // which it was a part of
     files_.tensors.release(tensor);
   }
-  check(files_.own[next_].write(seat_ + to_text(mark_of(step, line)), own));
+  check(files_.own[next_].write(label_of(step, line), std::move(own)));
   confirm_own();
 }
 
 void MemoryCheckpoints::begin_update() { files_.common.clear(); }
 
-void MemoryCheckpoints::save_common(std::int64_t step, const Timeline& line, const PtDict& common,
-                                    const Tensors& updated) {
-  if (is_broken_) return;
+// In most steps all are there already.
+MemoryCheckpoints::Tensors MemoryCheckpoints::to_adopt(const Tensors& updated) const {
   Tensors calm;
   for (const at::Tensor& tensor : updated) {
-    if (versions_.contains(tensor.unsafeGetTensorImpl()) &&
-        !restless_.contains(tensor.storage().unsafeGetStorageImpl()))
-      calm.push_back(tensor);
+    if (!files_.tensors.would_adopt(tensor) || restless_.contains(tensor.storage().unsafeGetStorageImpl()))
+      continue;
+    const bool was_watched = std::any_of(watched_.begin(), watched_.end(),
+                                         [&](const at::Tensor& one) { return one.is_same(tensor); });
+    if (was_watched) calm.push_back(tensor);
   }
-  check(files_.tensors.adopt(calm));
-  note_versions(updated);
-  check(files_.common.write(seat_ + to_text(mark_of(step, line)), common, &files_.tensors));
+  return calm;
+}
+
+void MemoryCheckpoints::save_common(std::int64_t step, const Timeline& line, PtDict common, Tensors updated) {
+  if (is_broken_) return;
+  check(files_.tensors.adopt(to_adopt(updated)));
+  watch(std::move(updated));
+  check(files_.common.write(label_of(step, line), std::move(common), &files_.tensors));
   files_.common.confirm();
 }
 
@@ -187,7 +194,7 @@ void MemoryCheckpoints::save_found(const Timeline& line, const RankState& state)
   const bool is_holder = context_.rank() == found_on_;
   std::optional<Exception> trouble;
   try {
-    save_own(*found_step_, line, state.own, {});
+    save_own(*found_step_, line, state.own);
     if (!is_holder) keep_common();
   } catch (const Exception& exception) {
     trouble = exception;

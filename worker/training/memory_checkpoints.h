@@ -10,7 +10,6 @@
 
 #include <array>
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -87,13 +86,14 @@ class MemoryCheckpoints {
   using Tensors = std::vector<at::Tensor>;
 
   /// Before the first step: what an update changes from now on, `updated`.
-  void watch(const Tensors& updated) { note_versions(updated); }
+  void watch(Tensors updated);
   /// What something else has changed since the step before, a forward for instance, is copied from now on.
-  void save_own(std::int64_t step, const Timeline& line, const PtDict& own, const Tensors& updated);
+  void save_own(std::int64_t step, const Timeline& line, PtDict own);
   /// The common half changes from here on.
   void begin_update();
-  /// It is whole again. What was not changed since it was `updated` the last time, but by this update, moves there.
-  void save_common(std::int64_t step, const Timeline& line, const PtDict& common, const Tensors& updated);
+  /// It is whole again. What was not changed since it was `updated` the last time, but by this update, moves there. It
+  /// is watched until the next call.
+  void save_common(std::int64_t step, const Timeline& line, PtDict common, Tensors updated);
   /// Both, of the step that find_after() has found, on every rank: then it has the half that all have in common on
   /// each of them again. Collective.
   void save_found(const Timeline& line, const RankState& state);
@@ -118,11 +118,11 @@ class MemoryCheckpoints {
   [[nodiscard]] MemoryPoint join_shares(std::size_t place) const;
   /// The common half of `from_rank`, and what is own of own_[place]. As join_shares.
   [[nodiscard]] MemoryPoint take_whole(std::size_t place, int from_rank) const;
-  void write(runtime::KeptFile& file, const MemoryMark& mark, const PtValue& value);
   void check(const Result<void>& done);
   void confirm_own();
-  void note_versions(const Tensors& updated);
-  [[nodiscard]] MemoryMark mark_of(std::int64_t step, const Timeline& line) const;
+  /// Of `updated`, what is to move.
+  [[nodiscard]] Tensors to_adopt(const Tensors& updated) const;
+  [[nodiscard]] std::string label_of(std::int64_t step, const Timeline& line) const;
 
   struct Files {
     std::array<runtime::KeptFile, 2> own;
@@ -138,9 +138,9 @@ class MemoryCheckpoints {
   std::size_t next_ = 0;  ///< of files_.own, the one that is written next
   bool is_broken_ = false;
   std::optional<std::int64_t> found_step_;
-  int found_on_ = 0;  ///< the rank whose common half all took
-  /// By what tells tensors apart; how often each had been changed after its last update.
-  std::map<const c10::TensorImpl*, std::int64_t> versions_;
+  int found_on_ = 0;                            ///< the rank whose common half all took
+  Tensors watched_;                             ///< what the last update has changed
+  std::vector<std::int64_t> versions_;          ///< of each of these, how often it had been changed then
   std::set<const c10::StorageImpl*> restless_;  ///< those of tensors that not only updates change
 };
 

@@ -192,15 +192,15 @@ void Trainer::before_update() {
 
 void Trainer::keep_own_half(std::int64_t step) {
   const auto time = time_.on(Activity::kCheckpoint);
-  keep_if_there_is_memory(
-      [&] { parts_.memory->save_own(step, parts_.timeline, own_half(), learner_.updated()); });
+  keep_if_there_is_memory([&] { parts_.memory->save_own(step, parts_.timeline, own_half()); });
 }
 
 void Trainer::keep_common_half() {
   const auto time = time_.on(Activity::kCheckpoint);
-  const PtDict common = make_common_state(about_, saved_);
-  keep_if_there_is_memory(
-      [&] { parts_.memory->save_common(position_.step, parts_.timeline, common, learner_.updated()); });
+  PtDict common = make_common_state(about_, saved_);
+  keep_if_there_is_memory([&] {
+    parts_.memory->save_common(position_.step, parts_.timeline, std::move(common), learner_.updated());
+  });
   parts_.drain.progress();
 }
 

@@ -130,7 +130,10 @@ TEST_CASE(
   const at::Tensor view = large.view({50, 100}).select(0, 7);
   at::Tensor small = at::zeros({3});
   KeptTensors kept = KeptTensors::open(tensors.path()).value();
+  CHECK(kept.would_adopt(large));
+  CHECK_FALSE(kept.would_adopt(small));
   REQUIRE(kept.adopt({large, view, small, large}).has_value());
+  CHECK_FALSE(kept.would_adopt(view));
   REQUIRE(kept.place_of(large.const_data_ptr()));
   CHECK_FALSE(kept.place_of(small.const_data_ptr()));
   CHECK(view.equal(at::arange(700, 800).to(at::kFloat)));

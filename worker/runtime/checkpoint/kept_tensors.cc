@@ -38,7 +38,7 @@ Result<void> KeptTensors::adopt(const std::vector<at::Tensor>& tensors) {
   for (const at::Tensor& tensor : tensors) {
     DDPRUN_CHECK(tensor.is_cpu(), "the launcher's memory is the host's");
     const c10::Storage& storage = tensor.storage();
-    if (storage.nbytes() < kLeastBytes || place_of(storage.data())) continue;
+    if (!would_adopt(tensor)) continue;
     if (storages.insert(storage.unsafeGetStorageImpl()).second) size += kept_size(storage.nbytes());
   }
   if (storages.empty()) return ok();
@@ -55,6 +55,11 @@ Result<void> KeptTensors::adopt(const std::vector<at::Tensor>& tensors) {
   }
   end_ += part->bytes().size();
   return ok();
+}
+
+bool KeptTensors::would_adopt(const at::Tensor& tensor) const {
+  const c10::Storage& storage = tensor.storage();
+  return storage.nbytes() >= kLeastBytes && !place_of(storage.data());
 }
 
 void KeptTensors::release(const at::Tensor& tensor) {

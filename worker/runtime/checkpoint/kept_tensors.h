@@ -7,10 +7,10 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -30,6 +30,9 @@ class KeptTensors {
   /// Errors  kOs: there is no memory; nothing has moved.
   Result<void> adopt(const std::vector<at::Tensor>& tensors);
 
+  /// Whether adopt() would move it.
+  [[nodiscard]] bool would_adopt(const at::Tensor& tensor) const;
+
   /// Moves a tensor's memory back to this process, if it is here.
   void release(const at::Tensor& tensor);
 
@@ -44,7 +47,7 @@ class KeptTensors {
 
   KeptMemory memory_;
   std::uint64_t end_ = 0;  ///< of what this process has put there
-  std::map<const void*, std::uint64_t> places_;
+  std::unordered_map<const void*, std::uint64_t> places_;
   std::vector<std::shared_ptr<KeptMapping>> parts_;  ///< so that no address of places_ is another's
 };
 
