@@ -172,22 +172,45 @@ PtDict entries_of_parameters(const torch::nn::Module& module) {
   return entries;
 }
 
+/// A module's entries of parameters, as they are now. Strategy and optimizer hold those that they train for good; but a
+/// model from elsewhere may put others in the place of what is not trained.
+class ParameterEntries {
+ public:
+  ParameterEntries(const torch::nn::Module& module, bool may_be_replaced)
+      : module_(module), may_be_replaced_(may_be_replaced) {
+    find();
+  }
+  const PtDict& now() {
+    if (may_be_replaced_) find();
+    return entries_;
+  }
+  /// Of those that now() has given.
+  [[nodiscard]] bool contains(const std::string& name) const { return names_.contains(name); }
+
+ private:
+  void find() {
+    entries_ = entries_of_parameters(module_);
+    names_.clear();
+    for (const auto& [name, tensor] : entries_.entries) names_.insert(name.as_string());
+  }
+
+  const torch::nn::Module& module_;
+  bool may_be_replaced_;
+  PtDict entries_;
+  std::set<std::string> names_;
+};
+
 /// Parameters are the same on every rank; running statistics need not be.
 class ModelPart final : public StateDictPart<torch::nn::Module> {
  public:
-  explicit ModelPart(torch::nn::Module& model)
-      : StateDictPart("model", model, /*is_essential=*/true),
-        model_(model),
-        parameters_(entries_of_parameters(model)) {
-    for (const auto& item : model.named_buffers()) {
-      if (parameters_.find(item.key()) != nullptr) in_parameters_.insert(item.key());
-    }
-  }
-  PtValue save_common() override { return parameters_; }
+  ModelPart(torch::nn::Module& model, bool is_foreign)
+      : StateDictPart("model", model, /*is_essential=*/true), model_(model), parameters_(model, is_foreign) {}
+  PtValue save_common() override { return parameters_.now(); }
   PtValue save_own() override {
+    static_cast<void>(parameters_.now());
     PtDict buffers;
     for (const auto& item : model_.named_buffers()) {
-      if (!in_parameters_.contains(item.key())) buffers.add(item.key(), item.value());
+      if (!parameters_.contains(item.key())) buffers.add(item.key(), item.value());
     }
     return buffers;
   }
@@ -199,20 +222,20 @@ class ModelPart final : public StateDictPart<torch::nn::Module> {
 
  private:
   torch::nn::Module& model_;
-  PtDict parameters_;                    ///< for good: strategy and optimizer have taken these, too
-  std::set<std::string> in_parameters_;  ///< the buffers among them
+  ParameterEntries parameters_;
 };
 
 /// The average of a model. Its running statistics are the model's after each step, and in no half.
 class AveragePart final : public StateDictPart<AveragedModel> {
  public:
-  AveragePart(AveragedModel& average, const Model& model)
-      : StateDictPart("ema", average, /*is_essential=*/false), average_(average), model_(model) {
-    for (auto& [name, tensor] : entries_of_parameters(*average.module()).entries)
-      parameters_.add(kPrefix + name.as_string(), std::move(tensor));
-  }
+  AveragePart(AveragedModel& average, const Model& model, bool is_foreign)
+      : StateDictPart("ema", average, /*is_essential=*/false),
+        average_(average),
+        model_(model),
+        parameters_(*average.module(), is_foreign) {}
   PtValue save_common() override {
-    PtDict half = parameters_;
+    PtDict half;
+    for (const auto& [name, tensor] : parameters_.now().entries) half.add(kPrefix + name.as_string(), tensor);
     half.add(kCount, at::scalar_tensor(average_.n_averaged(), at::kLong));
     return half;
   }
@@ -230,7 +253,7 @@ class AveragePart final : public StateDictPart<AveragedModel> {
 
   AveragedModel& average_;
   const Model& model_;
-  PtDict parameters_;  ///< for good, as the model's
+  ParameterEntries parameters_;
 };
 
 /// From three ranks on the first step after a resume has other bits without it.
@@ -353,13 +376,7 @@ Learner::Learner(const Context& context, const Options& job, const JobParts& par
                             .device = context.device(),
                             .time = time},
                 read_step_options(train));
-  for (const ModuleView::Parameter& parameter : view_of(*model_).parameters) {
-    if (!is_foreign_ || parameter.tensor.requires_grad()) updated_parameters_.push_back(parameter.tensor);
-  }
-  if (average_) {
-    for (const ModuleView::Parameter& parameter : view_of(*average_->module()).parameters)
-      updated_parameters_.push_back(parameter.tensor);
-  }
+  updated_parameters_ = updated_parameters();
   generators_.seed([&](std::size_t turn) { return rank_seed(seed, block_.rank(turn), 0); });
 }
 
@@ -384,18 +401,30 @@ Model& Learner::evaluated() {
 
 void Learner::add_saved_parts(SavedParts& parts) {
   constexpr bool kEssential = true;
-  parts.push_back(std::make_unique<ModelPart>(*model_));
+  parts.push_back(std::make_unique<ModelPart>(*model_, is_foreign_));
   parts.push_back(std::make_unique<StateDictPart<FusedOptimizer>>("optimizer", *optimizer_, kEssential));
   parts.push_back(std::make_unique<SchedulePart>(*schedule_));
   parts.push_back(std::make_unique<BucketsPart>(*strategy_));
   if (auto buffers = strategy_->buffers_part()) parts.push_back(std::move(buffers));
   if (step_->options().precision == Precision::kFp16)
     parts.push_back(std::make_unique<StateDictPart<GradScaler>>("scaler", step_->scaler(), !kEssential));
-  if (average_) parts.push_back(std::make_unique<AveragePart>(*average_, *model_));
+  if (average_) parts.push_back(std::make_unique<AveragePart>(*average_, *model_, is_foreign_));
+}
+
+std::vector<at::Tensor> Learner::updated_parameters() const {
+  std::vector<at::Tensor> tensors;
+  for (const ModuleView::Parameter& parameter : view_of(*model_).parameters) {
+    if (!is_foreign_ || parameter.tensor.requires_grad()) tensors.push_back(parameter.tensor);
+  }
+  if (average_) {
+    for (const ModuleView::Parameter& parameter : view_of(*average_->module()).parameters)
+      tensors.push_back(parameter.tensor);
+  }
+  return tensors;
 }
 
 std::vector<at::Tensor> Learner::updated() const {
-  std::vector<at::Tensor> tensors = updated_parameters_;
+  std::vector<at::Tensor> tensors = is_foreign_ ? updated_parameters() : updated_parameters_;
   for (const FusedOptimizer::ParameterState& state : optimizer_->state()) {
     for (const auto& [name, tensor] : state) {
       if (tensor.defined()) tensors.push_back(tensor);

@@ -88,6 +88,8 @@ class Learner {
   [[nodiscard]] const StepOptions& step_options() const { return step_->options(); }
 
  private:
+  [[nodiscard]] std::vector<at::Tensor> updated_parameters() const;
+
   RankBlock block_;
   Generators generators_;
   bool is_foreign_;
@@ -101,7 +103,8 @@ class Learner {
   std::optional<AveragedModel> average_;
   std::optional<StepGraph> graph_;  ///< if the job wants one
   std::optional<Step> step_;
-  /// What of model and average is in updated(). For good: strategy and optimizer have taken these, too.
+  /// What of model and average is in updated(), for good: strategy and optimizer have taken these, too. A model from
+  /// elsewhere may freeze some meanwhile.
   std::vector<at::Tensor> updated_parameters_;
 };
 
