@@ -185,9 +185,10 @@ HangPolicy::Say HangPolicy::decide(const Verdict& verdict, const Sight& sight, d
   const double lasted = lasted_s(verdict, quiet_s(now), now);
   const bool others_move = !limits_.is_alone && verdict.moved_s >= 0 && verdict.moved_s < limits_.timeout_s;
   // Whether others wait for one that has ended, the ranks that were not seen would say.
-  const bool is_known = sight.sees_all || (verdict.confidence != Confidence::kGuess &&
-                                           is_known_here(verdict) && !have_ended(verdict));
-  const bool may_end = (limits_.is_timeout_asked || is_beyond_doubt(verdict)) && is_known && !others_move;
+  const bool is_known = sight.sees_all || (is_known_here(verdict) && !have_ended(verdict));
+  const bool is_clear = sight.sees_all || verdict.confidence != Confidence::kGuess;
+  const bool may_end =
+      (limits_.is_timeout_asked || is_beyond_doubt(verdict)) && is_known && is_clear && !others_move;
   const bool is_over = may_end && limits_.timeout_s > 0 && lasted >= limits_.timeout_s;
   // Where all the guilty have ended, their node may have no watch any more.
   const bool is_ours = verdict.guilty.empty()

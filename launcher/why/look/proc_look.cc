@@ -331,14 +331,15 @@ bool lead_to_port(const std::set<std::string>& files, const std::map<std::string
 
 std::vector<pid_t> file_servers(const std::string& device, pid_t but,
                                 const std::vector<ProcessEntry>& processes) {
-  // The minor number of such a mount's device is the number of its connection. Kernels before 6.13 do not tell it.
+  // The minor number of such a mount's device is the number of its connection. Kernels before 6.13 do not tell it. And
+  // close() has let go of its descriptor before it waits, so that nobody can see of which mount the file is.
   const std::string wanted = device.substr(std::min(device.size(), device.find(':') + 1));
   const auto serves = [&](const ProcessEntry& process) {
     for (const auto& [descriptor, file] : open_files(process.pid)) {
       if (file != "/dev/fuse") continue;
       const std::string facts = read_text(fmt::format("/proc/{}/fdinfo/{}", process.pid, descriptor));
       const std::string_view connection = value_of(facts, "fuse_connection");
-      if (connection.empty() || connection == wanted) return true;
+      if (wanted.empty() || connection.empty() || connection == wanted) return true;
     }
     return false;
   };

@@ -59,7 +59,7 @@ bool lead_to_port(const std::set<std::string>& files, const std::map<std::string
 /// Lines of /proc/net/tcp or tcp6 whose inodes are in `files`. Pure.
 std::vector<Connection> parse_tcp_table(const std::string& table, const std::vector<std::string>& inodes);
 
-/// The processes that serve the FUSE file system that is this device, "0:39", or any where the kernel does not tell
+/// The processes that serve the FUSE file system that is this device, "0:39", or any where it is not known
 /// which; of those whose files may be seen, without this one and `but`.
 std::vector<pid_t> file_servers(const std::string& device, pid_t but,
                                 const std::vector<ProcessEntry>& processes);

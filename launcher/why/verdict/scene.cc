@@ -365,19 +365,27 @@ Ranks Scene::missing_among(const Ranks& ranks) const {
   return missing;
 }
 
-Ranks Scene::may_be_awaited(const Ranks& ranks, const Ranks& waiting) const {
-  const bool is_anybody = std::any_of(waiting.begin(), waiting.end(), [&](int rank) {
+Ranks Scene::wait_for_any(const Ranks& ranks) const {
+  Ranks found;
+  for (const int rank : ranks) {
     const std::vector<Collective> open = pending(facts(rank).recorder);
-    return open.empty() ||
-           std::any_of(open.begin(), open.end(), [](const Collective& entry) { return entry.is_peer; });
-  });
-  if (is_anybody) return ranks;
+    const bool is_message =
+        std::any_of(open.begin(), open.end(), [](const Collective& entry) { return entry.is_peer; });
+    if (open.empty() || is_message) found.insert(rank);
+  }
+  return found;
+}
+
+Ranks Scene::may_be_awaited(const Ranks& ranks, const Ranks& waiting) const {
+  if (!wait_for_any(waiting).empty()) return ranks;
   Ranks awaited;
   for (const auto& [name, group] : groups_) {
     if (group.awaited() == 0) continue;
     for (const int rank : ranks) {
-      const bool may_be_in = name.members.empty() || is_in_number_list(name.members, rank);
-      if (may_be_in && !(facts_.contains(rank) && knows(rank, group))) awaited.insert(rank);
+      // A member may have forgotten that it is in it.
+      const bool tells = name.members.empty() || group.members.contains(rank);
+      if (tells && facts_.contains(rank) && knows(rank, group)) continue;
+      if (name.members.empty() || is_in_number_list(name.members, rank)) awaited.insert(rank);
     }
   }
   return awaited;
@@ -390,9 +398,8 @@ bool Scene::knows(int rank, const Group& group) const {
 }
 
 Ranks Scene::unseen() const {
-  constexpr std::size_t kMost = 64;
   Ranks ranks;
-  for (int rank = 0; rank < picture_.world_size && ranks.size() < kMost; ++rank) {
+  for (int rank = 0; rank < picture_.world_size; ++rank) {
     if (!facts_.contains(rank)) ranks.insert(rank);
   }
   return ranks;

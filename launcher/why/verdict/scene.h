@@ -97,6 +97,8 @@ class Scene {
 
   /// Of these, which may have ended, the members of a group in which somebody waits: of the world all are.
   [[nodiscard]] Ranks missing_among(const Ranks& ranks) const;
+  /// Of these, those that wait for nobody knows whom: for a message or a key.
+  [[nodiscard]] Ranks wait_for_any(const Ranks& ranks) const;
   /// Of these, which may not have been seen, those for whom one of `waiting` may wait: for a message or a key nobody
   /// knows from whom it is to come, and in a group nobody knows where a rank is of which too little could be read.
   [[nodiscard]] Ranks may_be_awaited(const Ranks& ranks, const Ranks& waiting) const;
@@ -104,7 +106,7 @@ class Scene {
   /// Whether what is not among the rank's entries of the group has not happened: what could not be read of it may have.
   [[nodiscard]] bool knows(int rank, const Group& group) const;
 
-  /// Ranks of the job that are not in the picture; the first of many.
+  /// Ranks of the job that are not in the picture.
   [[nodiscard]] Ranks unseen() const;
 
   /// The rank whose end of a connection has this address; -1: none.

@@ -117,9 +117,12 @@ class Court {
   bool judge_ended() {
     const Ranks missing = scene_.missing_among(ended_ranks());
     const Ranks waiting = scene_.ranks_that(waits);
-    if (missing.empty() || waiting.empty() || scene_.has_progress() || !scene_.waits_for().empty())
-      return false;
-    if (!without(suspects(waiting), ended_ranks()).empty()) return false;
+    if (missing.empty() || waiting.empty() || scene_.has_progress()) return false;
+    const Ranks roots = ends_of(scene_.waits_for()).roots;
+    Ranks others = suspects(waiting);
+    others.merge(idle_among(roots));
+    others.merge(scene_.wait_for_any(roots));
+    if (!without(others, ended_ranks()).empty()) return false;
     accuse(Health::kStuck, have_ended_with_0(missing) ? Confidence::kSure : Confidence::kLikely, missing,
            waiting, ended_words(missing, have_ended_with_0(missing), waiting));
     return true;
@@ -131,7 +134,7 @@ class Court {
 
   /// Who does not wait itself, and for whom those may wait, as far as one can see.
   [[nodiscard]] Ranks suspects(const Ranks& waiting) const {
-    Ranks others = idle_among(all_ranks());
+    Ranks others = without(all_ranks(), scene_.ranks_that(waits));
     others.merge(scene_.unseen());
     return scene_.may_be_awaited(others, waiting);
   }
@@ -296,7 +299,8 @@ class Court {
     const Ranks all = suspects(waiting);
     const Ranks unknown = unknown_among(all);
     Ranks known = without(all, unknown);
-    if (!known.empty() || unknown.empty()) known.insert(roots.begin(), roots.end());
+    if (!known.empty()) known.merge(scene_.wait_for_any(roots));
+    if (known.empty() && unknown.empty()) known = roots;
     // Nobody knows since when the others wait.
     if (known.empty() ||
         std::any_of(known.begin(), known.end(), [&](int rank) { return scene_.was_just_in_one(rank); }))

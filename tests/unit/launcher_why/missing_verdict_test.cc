@@ -178,6 +178,48 @@ TEST_CASE("of one that has ended and one that works nobody is sure which of them
   CHECK(likely.confidence == Confidence::kLikely);
 }
 
+TEST_CASE("one that computes with a message under way may be the one for whom another waits") {
+  RankFacts a = rank_in(0, SYS_poll), b = rank_in(1, SYS_futex), c = rank_in(2, SYS_futex);
+  a.object.is_store = true;
+  enter(b, "recv", 200, false);
+  b.recorder.entries.back().is_peer = true;
+  b.recorder_first = b.recorder;
+  compute(b);
+  for (const bool has_ended : {false, true}) {
+    if (has_ended) c.pid = 0;
+    const Verdict verdict = judge(picture_of({a, b, c}));
+    CAPTURE(has_ended);
+    CHECK(verdict.guilty == std::vector<int>{1, 2});
+    CHECK(verdict.health == Health::kLate);
+    CHECK(verdict.confidence == Confidence::kGuess);
+  }
+}
+
+TEST_CASE("who waits for one that has ended is not accused with it by those that wait behind") {
+  RankFacts a = rank_in(0, SYS_futex), b = rank_in(1, SYS_futex), c = rank_in(2, SYS_futex), d;
+  for (RankFacts* rank : {&a, &b}) enter(*rank, "all_reduce", 30, false);
+  join(c, "0");
+  join(c, "1", 1, "2-3");
+  enter(c, "all_reduce", 31, false, "1");
+  d.rank = 3;
+  d.ended_with_0 = true;
+  const Verdict verdict = judge(picture_of({a, b, c, d}));
+  CHECK(verdict.guilty == std::vector<int>{3});
+  CHECK(verdict.confidence == Confidence::kSure);
+}
+
+TEST_CASE("a member that has forgotten its group is not acquitted of what the others wait for there") {
+  RankFacts a = rank_in(0, SYS_futex), b = rank_in(1, SYS_futex), c;
+  join(a, "1", 1, "0-2");
+  enter(a, "broadcast", 30, false, "1");
+  compute(b);
+  c.rank = 2;
+  c.ended_with_0 = true;
+  const Verdict verdict = judge(picture_of({a, b, c}));
+  CHECK(verdict.guilty == std::vector<int>{1, 2});
+  CHECK(verdict.confidence == Confidence::kGuess);
+}
+
 TEST_CASE("a member of the group in which others wait that has ended is accused, whatever another one does") {
   RankFacts a = rank_in(0, SYS_futex), b = rank_in(1, SYS_futex), c = rank_in(2, SYS_futex);
   join(a, "1", 1, "0,2");
