@@ -390,7 +390,8 @@ std::optional<Activity> waiting_activity(const RankFacts& facts) {
       facts.object.is_store) {
     std::string what = "waits for a key in the store that nobody has set";
     if (operation == "init_process_group" || operation == "_new_process_group_helper")
-      what = "waits for the other ranks to meet (init_process_group)";
+      what = fmt::format("waits for the other ranks to meet ({})",
+                         has_frame(main_python(facts), "new_group") ? "new_group" : "init_process_group");
     if (is_main_in(facts, "ddprun::init")) what = "waits for the other ranks to meet (ddprun::init)";
     return Activity{Doing::kWaitsForStore, what, {}};
   }
@@ -497,6 +498,10 @@ bool gets_on(Doing doing) {
 
 bool awaits_others(const Activity& activity) {
   return waits(activity.doing) || (activity.is_in_open && gets_on(activity.doing));
+}
+
+bool only_waits(const Activity& activity) {
+  return waits(activity.doing) || (activity.is_in_open && activity.doing == Doing::kWaitsForGpu);
 }
 
 bool is_held(Doing doing) {

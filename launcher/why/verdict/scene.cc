@@ -2,6 +2,7 @@
 
 #include "launcher/text/number_list.h"
 #include "launcher/why/facts/collective_text.h"
+#include "launcher/why/look/system_calls.h"
 #include "launcher/why/look/thread_state.h"
 
 #include <algorithm>
@@ -39,8 +40,12 @@ bool has_moved(const RankFacts& facts) {
 
 /// Whether its call alone, without a stack, may be a wait for others: for a lock, of a socket, or of one who asks again
 /// and again.
-bool may_be_any_wait(Doing doing) {
-  return doing == Doing::kUnknown || doing == Doing::kBlocked || doing == Doing::kSleeps;
+bool may_be_any_wait(const RankFacts& facts, Doing doing) {
+  if (doing == Doing::kUnknown || doing == Doing::kSleeps) return true;
+  if (doing != Doing::kBlocked) return false;
+  const int call = facts.second.threads.front().call.number;
+  const bool is_file = !facts.object.path.empty() && !facts.object.path.starts_with("socket:");
+  return !is_file && !is_wait_for_child(call) && !is_file_lock(call);
 }
 
 /// By a group's name, as whose members it was told.
@@ -196,7 +201,7 @@ Ranks Scene::unclear() const {
   for (const RankFacts& facts : picture_.ranks) {
     const Doing doing = activity(facts.rank).doing;
     const bool is_shown = doing != Doing::kUnknown && !(facts.native.empty() && facts.python.empty());
-    if (may_be_any_wait(doing) && !is_shown) found.insert(facts.rank);
+    if (!was_read(facts) || (may_be_any_wait(facts, doing) && !is_shown)) found.insert(facts.rank);
   }
   return found;
 }

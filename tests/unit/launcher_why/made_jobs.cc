@@ -17,6 +17,7 @@ constexpr const char* kWorld = "0";
 MadeJob::MadeJob(std::uint32_t seed) : random_(seed) {
   world_ = 2 + draw(4);
   tells_members_ = draw(2) == 0;
+  is_nccl_ = tells_members_ && draw(2) == 0;
   std::set<int>& all = groups_[kWorld];
   for (int rank = 0; rank < world_; ++rank) all.insert(rank);
   for (const char* const name : {"1", "2"}) {
@@ -177,13 +178,17 @@ RankFacts MadeJob::facts_of(int rank) const {
   static const std::map<Kind, std::string> kNames{
       {Kind::kAllReduce, "all_reduce"}, {Kind::kBroadcast, "broadcast"}, {Kind::kReduce, "reduce"}};
   constexpr double kWaits = 60;
+  const std::string backend = is_nccl_ ? "nccl" : "gloo";
+  if (is_nccl_) use_nccl(facts);
   for (const Entry& entry : self.entries)
-    enter(facts, kNames.at(entry.kind), kWaits + (stamp_ - entry.stamp) * 0.01, entry.is_over, entry.group);
+    enter(facts, kNames.at(entry.kind), kWaits + (stamp_ - entry.stamp) * 0.01, entry.is_over, entry.group,
+          backend);
   for (const auto& [name, members] : groups_) {
     if (!members.contains(rank)) continue;
     std::int64_t last = 0;
     for (const Entry& entry : self.entries) last += entry.group == name;
-    join(facts, name, last, tells_members_ ? fmt::format("{}", fmt::join(members, ",")) : std::string());
+    join(facts, name, last, tells_members_ ? fmt::format("{}", fmt::join(members, ",")) : std::string(),
+         backend);
   }
   facts.recorder_first = facts.recorder;
   if (self.is_at_fault) {
@@ -204,6 +209,8 @@ RankFacts MadeJob::facts_of(int rank) const {
   } else if (kind == Kind::kMessage) {
     facts.native = {
         {.tid = facts.pid, .name = "python3", .functions = {"c10d::ProcessGroupGloo::RecvWork::wait"}}};
+  } else if (is_open && is_nccl_) {
+    compute(facts);
   } else if (is_open) {
     facts.native = {{.tid = facts.pid, .name = "python3", .functions = {"c10d::Work::wait"}}};
   }
@@ -236,6 +243,12 @@ JobPicture MadeJob::picture(Hole hole) {
   picture.asks_others = hole == Hole::kUnseen;
   if (first_unseen < world_) picture.unseen = {"node b (10.0.0.2) has not answered within 6.0 s"};
   return picture;
+}
+
+bool MadeJob::may_spin() const {
+  const std::vector<Entry>& entries = ranks_[static_cast<std::size_t>(culprit_)].entries;
+  return is_nccl_ && fault_ == Fault::kComputes &&
+         std::any_of(entries.begin(), entries.end(), [](const Entry& entry) { return !entry.is_over; });
 }
 
 bool MadeJob::is_anybody_waiting() const {

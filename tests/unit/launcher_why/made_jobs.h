@@ -44,6 +44,8 @@ class MadeJob {
 
   [[nodiscard]] Fault fault() const { return fault_; }
   [[nodiscard]] int culprit() const { return culprit_; }
+  /// Whether the culprit computes while it is in a collective over NCCL: nobody can tell that from a wait.
+  [[nodiscard]] bool may_spin() const;
   [[nodiscard]] bool is_anybody_waiting() const;
   /// Whether every rank that waits does so in collectives, of groups whose members are told.
   [[nodiscard]] bool tells_all() const;
@@ -95,6 +97,7 @@ class MadeJob {
   int world_ = 0;
   std::map<std::string, std::set<int>> groups_;
   bool tells_members_ = false;  ///< as NCCL's and libddprun's recorders do, and gloo's does not
+  bool is_nccl_ = false;        ///< its collectives are: who waits spins
   std::vector<Operation> program_;
   Fault fault_ = Fault::kNone;
   int culprit_ = 0;

@@ -57,13 +57,19 @@ inline void enter(RankFacts& facts, const std::string& operation, double age_s, 
 
 /// Says that it is in a group, in which its newest collective is that one.
 inline void join(RankFacts& facts, const std::string& group, std::int64_t last = 0,
-                 const std::string& ranks = {}) {
-  facts.recorder.memberships.push_back({.group = group, .ranks = ranks, .newest = {{"gloo", last}}});
+                 const std::string& ranks = {}, const std::string& backend = "gloo") {
+  facts.recorder.memberships.push_back({.group = group, .ranks = ranks, .newest = {{backend, last}}});
 }
 
 inline void compute(RankFacts& facts) {
   facts.second.threads[0].state = "R";
   facts.second.threads[0].cpu_s = facts.first.threads[0].cpu_s + 1;
+}
+
+/// Torch names the threads that watch over it.
+inline void use_nccl(RankFacts& facts) {
+  for (ProcessLook* look : {&facts.first, &facts.second})
+    look->threads.push_back({.tid = facts.pid + 1000, .name = "pt_nccl_watchdg", .state = "S"});
 }
 
 inline JobPicture picture_of(std::vector<RankFacts> ranks) {

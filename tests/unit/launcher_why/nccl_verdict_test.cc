@@ -12,11 +12,6 @@ using namespace ddprun::launcher::why;
 
 namespace {
 
-void use_nccl(RankFacts& facts) {
-  for (ProcessLook* look : {&facts.first, &facts.second})
-    look->threads.push_back({.tid = facts.pid + 1000, .name = "pt_nccl_watchdg", .state = "S"});
-}
-
 void call_in_python(RankFacts& facts, const std::string& function, const std::string& file) {
   facts.python = {{.tid = facts.pid, .name = "MainThread", .owns_gil = true, .frames = {}}};
   facts.python[0].frames = {{function, file, 1, {}}, {"main", "/job/train.py", 7, "step()"}};
@@ -173,6 +168,38 @@ TEST_CASE("who spins in a message over NCCL is not accused beside one that does 
     // Nobody else is there.
     CHECK(judge(picture_of({a, b})).guilty == std::vector<int>{1});
   }
+}
+
+TEST_CASE("where all spin over NCCL, one that has ended may be the one, or a GPU that still computes") {
+  RankFacts a = rank_in(0, -1), b = rank_in(1, -1);
+  enter(a, "all_reduce", 60, true, "0", "nccl");
+  enter(a, "all_reduce", 50, false, "0", "nccl");
+  use_nccl(a);
+  compute(a);
+  b.pid = 0;
+  b.ended_with_0 = true;
+  b.recorder = b.recorder_first = {};
+  const Verdict verdict = judge(picture_of({a, b}));
+  CHECK(verdict.health == Health::kStuck);
+  CHECK(verdict.guilty == std::vector<int>{1});
+  CHECK(verdict.confidence == Confidence::kGuess);
+}
+
+TEST_CASE("who spins over NCCL is not accused with the one for whom it waits, which waits for a key") {
+  RankFacts a = rank_in(0, -1), b = rank_in(1, SYS_poll), c = rank_in(2, -1);
+  for (RankFacts* rank : {&a, &b, &c}) {
+    enter(*rank, "all_reduce", 60, true, "0", "nccl");
+    use_nccl(*rank);
+  }
+  for (RankFacts* rank : {&a, &c}) {
+    enter(*rank, "all_reduce", 50, false, "0", "nccl");
+    compute(*rank);
+  }
+  b.object.is_store = true;
+  const Verdict verdict = judge(picture_of({a, b, c}));
+  CHECK(verdict.health == Health::kStuck);
+  CHECK(verdict.guilty == std::vector<int>{1});
+  CHECK(verdict.waiting == std::vector<int>{0, 2});
 }
 
 TEST_CASE("who spins in a collective over NCCL waits for a rank that was not read") {

@@ -453,6 +453,17 @@ TEST_CASE("of several nodes the straggler is the latest of those that share a cl
         "from one to the next");
 }
 
+TEST_CASE("who waits for others to make a group is not said to wait in init_process_group") {
+  for (const std::string maker : {"new_group", "init_process_group"}) {
+    RankFacts a = rank_in(0, SYS_poll);
+    const std::string torch = "/venv/site-packages/torch/distributed/distributed_c10d.py";
+    a.object.is_store = true;
+    a.python = {{.tid = a.pid, .name = "MainThread", .owns_gil = false, .frames = {}}};
+    a.python[0].frames = {{"_new_process_group_helper", torch, 1, {}}, {maker, torch, 2, {}}};
+    CHECK(activity_of(a).words == "waits for the other ranks to meet (" + maker + ")");
+  }
+}
+
 TEST_CASE("who goes from call to call is not said to be stuck where another rank receives") {
   RankFacts a = rank_in(0, SYS_futex), b = rank_in(1, SYS_newfstatat);
   a.native = {{.tid = a.pid, .name = "python3", .functions = {"gloo::RecvWork::wait"}}};
