@@ -500,10 +500,6 @@ bool awaits_others(const Activity& activity) {
   return waits(activity.doing) || (activity.is_in_open && gets_on(activity.doing));
 }
 
-bool only_waits(const Activity& activity) {
-  return waits(activity.doing) || (activity.is_in_open && activity.doing == Doing::kWaitsForGpu);
-}
-
 bool is_held(Doing doing) {
   return doing == Doing::kStopped || doing == Doing::kTraced || doing == Doing::kFrozen ||
          doing == Doing::kInKernel;

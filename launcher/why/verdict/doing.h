@@ -49,9 +49,6 @@ struct Activity {
 /// does who polls for the end. Such a rank may wait for one that nobody has seen.
 bool awaits_others(const Activity& activity);
 
-/// Whether it does nothing else: who spins for its GPU in what is open does not compute.
-bool only_waits(const Activity& activity);
-
 /// "wait in all_reduce" of "waits in all_reduce": the words of an activity, said of several ranks.
 std::string plural(const std::string& words);
 

@@ -148,12 +148,13 @@ std::string others_part(const Verdict& verdict) {
 }
 
 std::string_view remark(const Verdict& verdict) {
+  const bool is_wrong = verdict.health == Health::kStuck || verdict.health == Health::kLate;
+  if (is_wrong && verdict.confidence == Confidence::kGuess)
+    return "  this is a guess: what was seen goes with more than one explanation\n";
   if (verdict.health == Health::kLate)
     return "  it still does something: work that takes long, or a loop without an end; asked again, it shows "
            "whether it "
            "gets on\n";
-  if (verdict.health == Health::kStuck && verdict.confidence == Confidence::kGuess)
-    return "  this is a guess: what was seen goes with more than one explanation\n";
   return "";
 }
 

@@ -44,8 +44,7 @@ bool may_be_any_wait(const RankFacts& facts, Doing doing) {
   if (doing == Doing::kUnknown || doing == Doing::kSleeps) return true;
   if (doing != Doing::kBlocked) return false;
   const int call = facts.second.threads.front().call.number;
-  const bool is_file = !facts.object.path.empty() && !facts.object.path.starts_with("socket:");
-  return !is_file && !is_wait_for_child(call) && !is_file_lock(call);
+  return !facts.object.path.starts_with('/') && !is_wait_for_child(call) && !is_file_lock(call);
 }
 
 /// By a group's name, as whose members it was told.
@@ -368,6 +367,15 @@ Ranks Scene::missing_among(const Ranks& ranks) const {
     }
   }
   return missing;
+}
+
+Ranks Scene::waiting_or_spinning() const {
+  Ranks found = ranks_that(waits);
+  for (const int rank : ranks_that([](Doing doing) { return doing == Doing::kWaitsForGpu; })) {
+    const std::vector<Collective> open = pending(facts(rank).recorder);
+    if (!open.empty() && open.front().backend == kNccl && !open.front().is_peer) found.insert(rank);
+  }
+  return found;
 }
 
 Ranks Scene::wait_for_any(const Ranks& ranks) const {

@@ -116,20 +116,22 @@ class Court {
   /// collectives each rank is free when it has done its part.
   bool judge_ended() {
     const Ranks missing = scene_.missing_among(ended_ranks());
-    const Ranks waiting = scene_.ranks_that(only_waits);
+    const Ranks waiting = scene_.waiting_or_spinning();
     if (missing.empty() || waiting.empty() || scene_.has_progress()) return false;
-    if (scene_.is_usual(scene_.waited_by(waiting))) return false;
+    // Then their GPUs may still compute, and each is free of some collectives when it has done its part.
+    const bool all_spin = scene_.ranks_that(waits).empty();
+    if (all_spin && scene_.is_usual(scene_.waited_by(waiting))) return false;
     const Ranks roots = ends_of(scene_.waits_for()).roots;
     Ranks others = suspects(waiting);
     others.merge(idle_among(roots));
     others.merge(scene_.wait_for_any(roots));
     if (!without(others, ended_ranks()).empty()) return false;
     const bool with_0 = have_ended_with_0(missing);
-    // Where all spin, their GPUs may still compute, and each is free of some collectives when it has done its part.
-    const Confidence confidence = scene_.ranks_that(waits).empty() ? Confidence::kGuess
-                                  : with_0                         ? Confidence::kSure
-                                                                   : Confidence::kLikely;
-    accuse(Health::kStuck, confidence, missing, waiting, ended_words(missing, with_0, waiting));
+    const Confidence confidence = all_spin ? Confidence::kGuess
+                                  : with_0 ? Confidence::kSure
+                                           : Confidence::kLikely;
+    accuse(all_spin ? Health::kLate : Health::kStuck, confidence, missing, waiting,
+           ended_words(missing, with_0, waiting));
     return true;
   }
 
@@ -139,7 +141,7 @@ class Court {
 
   /// Who does not wait itself, and for whom those may wait, as far as one can see.
   [[nodiscard]] Ranks suspects(const Ranks& waiting) const {
-    Ranks others = without(all_ranks(), scene_.ranks_that(only_waits));
+    Ranks others = without(all_ranks(), scene_.waiting_or_spinning());
     others.merge(scene_.unseen());
     return scene_.may_be_awaited(others, waiting);
   }

@@ -180,7 +180,7 @@ TEST_CASE("where all spin over NCCL, one that has ended may be the one, or a GPU
   b.ended_with_0 = true;
   b.recorder = b.recorder_first = {};
   const Verdict verdict = judge(picture_of({a, b}));
-  CHECK(verdict.health == Health::kStuck);
+  CHECK(verdict.health == Health::kLate);
   CHECK(verdict.guilty == std::vector<int>{1});
   CHECK(verdict.confidence == Confidence::kGuess);
 }
