@@ -54,10 +54,11 @@ std::string_view to_string(Confidence confidence);
 /// Whom a job waits for, and why. Pure: the picture is all there is.
 ///
 /// Who is held (by a signal, a debugger, the kernel) is guilty first, and who has ended where others wait and nobody
-/// who lives is missing. Else the flight recorders say who has not entered the collective in which others wait; who of
-/// those waits for somebody itself, or spins in what others have to end, is not guilty, but leads on: nobody is accused
-/// of what a rank may have done that was not read. Ranks that are in different collectives at the same place are told
-/// apart by majority. Without recorders, stacks and calls decide who waits and who does not. A job in which anything
+/// else may be meant. Else the flight recorders say who has not entered the collective in which others wait; who of
+/// those waits for somebody itself, or spins in what others have to end, is not guilty, but leads on. Ranks that are in
+/// different collectives at the same place are told apart by majority. Where nobody is known to be missing who does not
+/// wait, suspects are those that do not, by stacks and calls, and may be meant: one alone is accused, several are a
+/// guess, and where only ranks are suspected that were not seen well enough nobody is accused. A job in which anything
 /// was completed between the two looks is not stuck; nor is one that has waited no longer than it is used to.
 Verdict judge(const JobPicture& picture);
 
