@@ -41,6 +41,7 @@ ThreadLook look_at_thread(const std::string& directory, int tid) {
                   .wait_channel = read_text(directory + "/wchan"),
                   .call = parse_system_call(read_text(directory + "/syscall"))};
   look.call.number = call_behind_restart(look.call.number, look.wait_channel);
+  look.call.number = call_behind_select(look.call);
   const std::string stat = read_text(directory + "/stat");
   look.state = stat_field(stat, 3);
   look.major_faults = stat_number(stat, 12);

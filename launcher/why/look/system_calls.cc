@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <string_view>
 
 namespace ddprun::launcher::why {
@@ -97,6 +98,11 @@ int call_behind_restart(int number, const std::string& wait_channel) {
   return waits_in("futex") ? SYS_futex : number;
 }
 
+int call_behind_select(const SystemCall& call) {
+  const bool is_select = call.number == SYS_select || call.number == SYS_pselect6;
+  return is_select && call.arguments[0] == 0 && call.arguments[4] != 0 ? SYS_clock_nanosleep : call.number;
+}
+
 bool takes_descriptor(int number) {
   return reads(number) || writes(number) || is_file_lock(number) || is_kind(number, Kind::kDescriptor);
 }
@@ -111,6 +117,23 @@ bool writes(int number) { return is_kind(number, Kind::kWrite); }
 bool is_sleep(int number) { return is_kind(number, Kind::kSleep); }
 bool is_futex(int number) { return is_kind(number, Kind::kFutex); }
 bool is_wait_for_child(int number) { return is_kind(number, Kind::kChild); }
+bool has_timeout(const SystemCall& call) {
+  switch (call.number) {
+    case SYS_poll:
+      return static_cast<std::int32_t>(call.arguments[2]) >= 0;
+    case SYS_epoll_wait:
+    case SYS_epoll_pwait:
+      return static_cast<std::int32_t>(call.arguments[3]) >= 0;
+    case SYS_select:
+    case SYS_pselect6:
+      return call.arguments[4] != 0;
+    case SYS_ppoll:
+      return call.arguments[2] != 0;
+    default:
+      return false;
+  }
+}
+
 bool is_poll(int number) { return is_kind(number, Kind::kPoll) || is_epoll(number); }
 bool is_epoll(int number) { return is_kind(number, Kind::kEpoll); }
 bool is_file_lock(int number) { return is_kind(number, Kind::kLock); }

@@ -1,5 +1,7 @@
 #pragma once
 
+#include "launcher/why/facts/facts.h"
+
 #include <string>
 
 namespace ddprun::launcher::why {
@@ -12,6 +14,8 @@ std::string name_of_call(int number);
 /// A call that was interrupted by a stop goes on as restart_syscall, with its own arguments: which it is, by where the
 /// kernel waits. Any other call, or one that is not known: as it is.
 int call_behind_restart(int number, const std::string& wait_channel);
+/// The same for select() of nothing, by which Python slept before 3.11: a sleep.
+int call_behind_select(const SystemCall& call);
 
 /// Whether its first argument is a descriptor.
 bool takes_descriptor(int number);
@@ -28,6 +32,8 @@ bool is_futex(int number);
 bool is_wait_for_child(int number);
 /// A wait for one of several descriptors: poll, select, epoll.
 bool is_poll(int number);
+/// Whether such a wait ends after a time, too, so that its end says nothing.
+bool has_timeout(const SystemCall& call);
 /// Such a wait of which the kernel holds the list.
 bool is_epoll(int number);
 /// A wait for a lock of a file.

@@ -97,7 +97,7 @@ bool is_looked_at(const ProcessLook& look) {
 
 bool is_traced(const ProcessLook& look) {
   const ThreadLook* const main = main_thread(look);
-  return !is_looked_at(look) && (look.tracer != 0 || (main != nullptr && main->state == "t"));
+  return !is_looked_at(look) && main != nullptr && main->state == "t";
 }
 
 bool is_in_kernel(const ProcessLook& look) {
@@ -110,7 +110,7 @@ bool awaits_file_server(const ThreadLook& thread) {
 }
 
 bool may_be_stopped(const ProcessLook& look) {
-  if (look.is_frozen || is_stopped(look) || is_traced(look) || is_looked_at(look)) return false;
+  if (look.is_frozen || is_stopped(look) || look.tracer != 0) return false;
   return std::none_of(look.threads.begin(), look.threads.end(), [](const ThreadLook& thread) {
     return thread.state == "D" || awaits_file_server(thread);
   });

@@ -33,7 +33,7 @@ bool has_nccl(const ProcessLook& look);
 bool is_more_than_signs_of_life(std::uint64_t bytes, double seconds);
 
 bool is_stopped(const ProcessLook& look);
-/// By a debugger.
+/// By a debugger, now: one that has let it go on, and strace, do not hold it.
 bool is_traced(const ProcessLook& look);
 /// By what takes stacks for `ddprun why`, for a moment.
 bool is_looked_at(const ProcessLook& look);

@@ -249,7 +249,7 @@ std::optional<Activity> held_activity(const RankFacts& facts) {
                       where, server->pid, printable(server->name)),
           {}};
     return Activity{Doing::kInKernel,
-                    fmt::format("is stuck in the kernel{} ({}, in {}), which no signal ends", where,
+                    fmt::format("is stuck in the kernel{} ({}, in {}), which mostly no signal ends", where,
                                 main.state == "D" ? "state D" : "it waits for the file system's server",
                                 main.wait_channel),
                     {}};
@@ -275,7 +275,7 @@ std::optional<Activity> nccl_activity(const RankFacts& facts, double percent) {
     return Activity{
         Doing::kWaitsForGpu, fmt::format("computes or waits for the GPU ({:.0f} % of a CPU)", percent), {}};
   if (!open.empty()) return std::nullopt;
-  const std::string operation = torch_operation(facts);
+  std::string operation = torch_operation(facts);
   static constexpr std::array<std::string_view, 14> kCollectives{"all_reduce",
                                                                  "all_gather",
                                                                  "all_gather_into_tensor",
@@ -290,10 +290,16 @@ std::optional<Activity> nccl_activity(const RankFacts& facts, double percent) {
                                                                  "barrier",
                                                                  "send",
                                                                  "recv"};
-  if (std::find(kCollectives.begin(), kCollectives.end(), operation) == kCollectives.end())
-    return std::nullopt;
+  const bool is_collective =
+      std::find(kCollectives.begin(), kCollectives.end(), operation) != kCollectives.end();
+  // DistributedDataParallel makes its first ones from C++: that frame of torch is the last before them.
+  const bool is_in_ddp =
+      has_frame(main, "_verify_param_shape_across_processes") || has_frame(main, "_sync_module_states");
+  if (is_in_ddp && !is_collective) operation = "DistributedDataParallel";
+  if (!is_collective && !is_in_ddp && !has_main_native(facts, "ncclCommInit")) return std::nullopt;
   return Activity{Doing::kWaits,
-                  fmt::format("waits in {} until NCCL has connected the ranks of its group", operation),
+                  fmt::format("waits{} until NCCL has connected the ranks of its group",
+                              operation.empty() ? std::string() : " in " + operation),
                   {}};
 }
 
@@ -311,7 +317,10 @@ std::optional<Activity> busy_activity(const RankFacts& facts) {
   const double runs = running_share(facts.first, facts.second);
   const double throttled = (facts.second.throttled_s - facts.first.throttled_s) / seconds;
   constexpr double kHardlyRuns = 0.25;
-  if (throttled > kBusyShare && runs < kHardlyRuns * 2) {
+  // All of a group lose time when its quota is used up, also who sleeps.
+  const bool wants_to_run = facts.first.threads.front().state == "R" ||
+                            facts.second.threads.front().state == "R" || busy > kBusyShare;
+  if (throttled > kBusyShare && runs < kHardlyRuns * 2 && wants_to_run) {
     return Activity{
         Doing::kStarved,
         fmt::format("gets {:.0f} % of a CPU: the CPU quota of its control group is used up", runs * 100),
@@ -357,9 +366,13 @@ std::optional<Activity> moving_activity(const RankFacts& facts) {
     return Activity{Doing::kMoves, fmt::format("waits for its {}", child_words(*busy)), {}};
   constexpr std::uint64_t kSome = 3;
   const ThreadLook& now = facts.second.threads.front();
+  const bool has_come = facts.second.read_bytes > facts.first.read_bytes ||
+                        std::any_of(facts.connections.begin(), facts.connections.end(),
+                                    [](const Connection& connection) { return connection.came > 0; });
   const bool is_network = facts.object.path.starts_with("socket:") || now.wait_channel == "sk_wait_data" ||
                           is_poll(now.call.number);
-  if (is_network && now.switches >= facts.first.threads.front().switches + kSome)
+  const bool wakes = now.switches >= facts.first.threads.front().switches + kSome;
+  if (is_network && wakes && (has_come || !has_timeout(now.call)))
     return Activity{Doing::kMoves,
                     fmt::format("{}, and again and again something comes", call_words(now, facts.object)),
                     {}};

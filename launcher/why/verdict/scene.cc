@@ -200,7 +200,10 @@ Ranks Scene::unclear() const {
   for (const RankFacts& facts : picture_.ranks) {
     const Doing doing = activity(facts.rank).doing;
     const bool is_shown = doing != Doing::kUnknown && !(facts.native.empty() && facts.python.empty());
-    if (!was_read(facts) || (may_be_any_wait(facts, doing) && !is_shown)) found.insert(facts.rank);
+    // Over NCCL who waits spins, and what it waits in only the recorder tells.
+    const bool may_spin = doing == Doing::kComputes && has_nccl(facts.second) && !facts.recorder.is_there;
+    if (!was_read(facts) || may_spin || (may_be_any_wait(facts, doing) && !is_shown))
+      found.insert(facts.rank);
   }
   return found;
 }
@@ -373,7 +376,7 @@ Ranks Scene::waiting_or_spinning() const {
   Ranks found = ranks_that(waits);
   for (const int rank : ranks_that([](Doing doing) { return doing == Doing::kWaitsForGpu; })) {
     const std::vector<Collective> open = pending(facts(rank).recorder);
-    if (!open.empty() && open.front().backend == kNccl && !open.front().is_peer) found.insert(rank);
+    if (!open.empty() && open.front().backend == kNccl) found.insert(rank);
   }
   return found;
 }

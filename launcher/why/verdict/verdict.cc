@@ -2,18 +2,27 @@
 
 #include "launcher/text/text.h"
 #include "launcher/why/facts/collective_text.h"
+#include "launcher/why/look/system_calls.h"
 #include "launcher/why/look/thread_state.h"
 #include "launcher/why/verdict/scene.h"
 #include "launcher/why/verdict/straggler.h"
 #include "launcher/why/verdict/verdict_words.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <map>
 #include <set>
 #include <utility>
 
 namespace ddprun::launcher::why {
 namespace {
+
+/// Those below 1024 are of services: no rank listens at one.
+bool is_well_known_port(const std::string& address) {
+  constexpr int kFirstOfRanks = 1024;
+  const std::size_t colon = address.rfind(':');
+  return colon != std::string::npos && std::atoi(address.c_str() + colon + 1) < kFirstOfRanks;
+}
 
 /// The rules, in the order in which they are asked. Those that return bool say whether they have judged.
 class Court {
@@ -118,19 +127,23 @@ class Court {
     const Ranks missing = scene_.missing_among(ended_ranks());
     const Ranks waiting = scene_.waiting_or_spinning();
     if (missing.empty() || waiting.empty() || scene_.has_progress()) return false;
-    // Then their GPUs may still compute, and each is free of some collectives when it has done its part.
+    // Then their GPUs may still compute what was queued before, though not for ever, and each is free of some
+    // collectives when it has done its part.
+    constexpr double kQueueIsDone = 60;
     const bool all_spin = scene_.ranks_that(waits).empty();
-    if (all_spin && scene_.is_usual(scene_.waited_by(waiting))) return false;
+    const double waited = scene_.waited_by(waiting);
+    if (all_spin && scene_.is_usual(waited)) return false;
+    const bool may_compute = all_spin && waited < kQueueIsDone;
     const Ranks roots = ends_of(scene_.waits_for()).roots;
     Ranks others = suspects(waiting);
     others.merge(idle_among(roots));
     others.merge(scene_.wait_for_any(roots));
     if (!without(others, ended_ranks()).empty()) return false;
     const bool with_0 = have_ended_with_0(missing);
-    const Confidence confidence = all_spin ? Confidence::kGuess
-                                  : with_0 ? Confidence::kSure
-                                           : Confidence::kLikely;
-    accuse(all_spin ? Health::kLate : Health::kStuck, confidence, missing, waiting,
+    const Confidence confidence = may_compute           ? Confidence::kGuess
+                                  : with_0 && !all_spin ? Confidence::kSure
+                                                        : Confidence::kLikely;
+    accuse(may_compute ? Health::kLate : Health::kStuck, confidence, missing, waiting,
            ended_words(missing, with_0, waiting));
     return true;
   }
@@ -158,6 +171,11 @@ class Court {
         waiting_for_held.insert(rank);
     }
     verdict_.is_of_part = !waiting_for_held.empty();
+    // A disk may take its time, and the others are used to wait for it.
+    const bool is_by_kernel = std::all_of(
+        held.begin(), held.end(), [&](int rank) { return scene_.activity(rank).doing == Doing::kInKernel; });
+    const double waited = scene_.waited_by(waiting_for_held);
+    if (is_by_kernel && scene_.is_usual(waited)) return judge_usual(held, waited);
     accuse(Health::kStuck, Confidence::kSure, held,
            without(verdict_.is_of_part ? waiting_for_held : scene_.ranks_that(waits), held),
            held_words(scene_, held));
@@ -206,8 +224,10 @@ class Court {
     // Who has left what it did there and computes may have done it in a group that had this name before.
     const bool is_late = !is_tie && camps.front().first->is_over && any_gets_on(guilty);
     verdict_.is_of_part = !is_late;
-    accuse(is_late ? Health::kLate : Health::kStuck, is_tie ? Confidence::kGuess : Confidence::kLikely,
-           guilty, waiting, disagreement_words(sequence, camps, is_tie));
+    const bool are_all_known = scene_.unseen().empty() && scene_.unread().empty();
+    accuse(is_late ? Health::kLate : Health::kStuck,
+           is_tie || !are_all_known ? Confidence::kGuess : Confidence::kLikely, guilty, waiting,
+           disagreement_words(sequence, camps, is_tie));
     if (verdict_.waited_s < 0) verdict_.waited_s = scene_.waited_by(guilty);
     return true;
   }
@@ -245,18 +265,41 @@ class Court {
     if (edges.empty()) return false;
     const auto [waiting, all_roots] = ends_of(edges);
     if (all_roots.empty()) return judge_cycle(edges);
-    const Ranks roots = idle_among(all_roots);
+    const Ranks roots = without_file_locks(idle_among(all_roots));
     if (roots.empty()) return false;
     verdict_.is_of_part = true;
     const double waited = scene_.waited_by(waiting);
     if (scene_.is_usual(waited)) return judge_usual(roots, waited);
     const bool is_late = any_gets_on(roots);
-    // It may wait itself, where that was not seen.
-    const Confidence confidence = !unknown_among(roots).empty() ? Confidence::kGuess
-                                  : is_late                     ? Confidence::kLikely
-                                                                : Confidence::kSure;
+    // It may wait itself, where that was not seen, and one for another by what nobody records.
+    const bool may_wait = !unknown_among(roots).empty() || !do_the_same(roots);
+    const Confidence confidence = may_wait  ? Confidence::kGuess
+                                  : is_late ? Confidence::kLikely
+                                            : Confidence::kSure;
     accuse(is_late ? Health::kLate : Health::kStuck, confidence, roots, waiting, late_words(scene_, roots));
     return true;
+  }
+
+  /// Who waits for the lock of a file does so for one who has it, where there is one.
+  [[nodiscard]] Ranks without_file_locks(const Ranks& ranks) const {
+    Ranks others = ranks;
+    std::erase_if(others, [&](int rank) {
+      return scene_.activity(rank).doing == Doing::kBlocked &&
+             is_file_lock(scene_.facts(rank).second.threads.front().call.number);
+    });
+    return others.empty() ? ranks : others;
+  }
+
+  /// Whether none of them looks more than another like the one for whom the others of them wait.
+  [[nodiscard]] bool do_the_same(const Ranks& ranks) const {
+    const auto doing = [&](int rank) { return scene_.activity(rank).doing; };
+    const auto call = [&](int rank) {
+      const RankFacts& facts = scene_.facts(rank);
+      return doing(rank) == Doing::kBlocked ? facts.second.threads.front().call.number : -1;
+    };
+    return std::all_of(ranks.begin(), ranks.end(), [&, first = *ranks.begin()](int rank) {
+      return doing(rank) == doing(first) && call(rank) == call(first);
+    });
   }
 
   bool judge_usual(const Ranks& roots, double waited) {
@@ -300,7 +343,7 @@ class Court {
   bool judge_suspects() {
     if (scene_.has_progress()) return false;
     const auto [behind, roots] = ends_of(scene_.without_progress(scene_.waits_for()));
-    Ranks waiting = scene_.ranks_that(waits);
+    Ranks waiting = scene_.waiting_or_spinning();
     waiting.insert(behind.begin(), behind.end());
     if (waiting.empty() || scene_.is_usual(scene_.waited_by(waiting))) return false;
     const Ranks all = suspects(waiting);
@@ -348,8 +391,9 @@ class Court {
     for (const RankFacts& facts : picture_.ranks) {
       for (const Connection& connection : facts.connections) {
         if (!connection.is_unanswered()) continue;
-        most = std::max(most, ++bad_connections[facts.rank]);
         const int peer = scene_.rank_at(connection.remote);
+        if (peer < 0 && is_well_known_port(connection.remote)) continue;
+        most = std::max(most, ++bad_connections[facts.rank]);
         if (peer >= 0) most = std::max(most, ++bad_connections[peer]);
         if (peer < 0) unseen_hosts.insert(host_of(connection.remote));
         worst = {.rank = facts.rank, .on = &connection};

@@ -18,6 +18,7 @@ MadeJob::MadeJob(std::uint32_t seed) : random_(seed) {
   world_ = 2 + draw(4);
   tells_members_ = draw(2) == 0;
   is_nccl_ = tells_members_ && draw(2) == 0;
+  are_messages_nccls_ = is_nccl_ && draw(2) == 0;
   std::set<int>& all = groups_[kWorld];
   for (int rank = 0; rank < world_; ++rank) all.insert(rank);
   for (const char* const name : {"1", "2"}) {
@@ -151,6 +152,7 @@ bool MadeJob::advance(int rank) {
     // What was begun asynchronously is waited for before the next one.
     if (!is_all_over) return false;
     self.is_in = true;
+    self.came = stamp_;
     if (is_between_two && rank == operation.root) sent_.insert(self.at);
     if (!is_between_two) begin(rank, operation);
     end_what_is_over(rank);
@@ -206,6 +208,14 @@ RankFacts MadeJob::facts_of(int rank) const {
     facts.first = asleep(facts.pid, 1, SYS_poll);
     facts.second = asleep(facts.pid, 2, SYS_poll);
     facts.object.is_store = true;
+  } else if (kind == Kind::kMessage && are_messages_nccls_) {
+    const std::int64_t last = std::count_if(self.entries.begin(), self.entries.end(),
+                                            [](const Entry& entry) { return entry.group == kWorld; });
+    enter(facts, "recv", kWaits + (stamp_ - self.came) * 0.01, false, kWorld, backend);
+    facts.recorder.entries.back().is_peer = true;
+    facts.recorder.entries.back().sequence = last;
+    facts.recorder_first = facts.recorder;
+    compute(facts);
   } else if (kind == Kind::kMessage) {
     facts.native = {
         {.tid = facts.pid, .name = "python3", .functions = {"c10d::ProcessGroupGloo::RecvWork::wait"}}};

@@ -74,6 +74,7 @@ class MadeJob {
   struct Rank {
     std::size_t at = 0;  ///< the next of its operations
     bool is_in = false;  ///< it has begun that
+    int came = 0;        ///< when
     bool is_at_fault = false;
     bool has_ended = false;
     bool is_done = false;
@@ -98,6 +99,8 @@ class MadeJob {
   std::map<std::string, std::set<int>> groups_;
   bool tells_members_ = false;  ///< as NCCL's and libddprun's recorders do, and gloo's does not
   bool is_nccl_ = false;        ///< its collectives are: who waits spins
+  bool are_messages_nccls_ =
+      false;  ///< these, too; or over gloo in a group of their own, which is not recorded
   std::vector<Operation> program_;
   Fault fault_ = Fault::kNone;
   int culprit_ = 0;

@@ -288,7 +288,7 @@ TEST_CASE("a node that was not seen is cut off as well where the launcher's word
         "launcher of rank 0 to 10.0.0.3:5001: 90 B not acknowledged after 3 attempts");
   // What ranks have lost says more: theirs may be another network.
   picture.ranks[1].connections.push_back(
-      {.local = "10.1.0.2:1", .remote = "10.1.0.3:2", .unsent = 1, .retransmits = 1});
+      {.local = "10.1.0.2:40001", .remote = "10.1.0.3:40002", .unsent = 1, .retransmits = 1});
   CHECK(judge(picture).reason.starts_with("the network to 10.1.0.3, where rank 2 must be"));
   picture.ranks[1].connections.clear();
   // A packet to a node that has answered, and a node that has not, for another reason.

@@ -5,6 +5,7 @@
 #include <sys/syscall.h>
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -148,6 +149,47 @@ TEST_CASE("who spins until NCCL has connected a group waits for the other ranks 
   CHECK(verdict.guilty == std::vector<int>{1});
 }
 
+TEST_CASE("whoever makes the first collective over NCCL, who spins until it is connected waits") {
+  const std::string torch = "/venv/site-packages/torch/";
+  const auto judged = [](const std::function<void(RankFacts&)>& is_connecting) {
+    std::vector<RankFacts> ranks = {rank_in(0, -1), rank_in(1, SYS_openat), rank_in(2, -1)};
+    for (RankFacts& rank : ranks) {
+      use_nccl(rank);
+      rank.quiet_s = 30;
+      if (rank.rank == 1) continue;
+      compute(rank);
+      is_connecting(rank);
+    }
+    return judge(picture_of(ranks));
+  };
+  const Verdict by_python = judged([&](RankFacts& rank) {
+    call_in_python(rank, "_verify_param_shape_across_processes", torch + "distributed/utils.py");
+  });
+  CHECK(by_python.health == Health::kStuck);
+  CHECK(by_python.guilty == std::vector<int>{1});
+  const Verdict by_stack = judged([](RankFacts& rank) {
+    rank.native[0].functions = {"sched_yield", "?", "ncclCommInitRankConfig", "c10d::NCCLComm::create"};
+  });
+  CHECK(by_stack.guilty == std::vector<int>{1});
+  CHECK(by_stack.ranks[0].activity.words.find("until NCCL has connected the ranks") != std::string::npos);
+}
+
+TEST_CASE("a stage that does nothing is named where the others spin for its messages") {
+  std::vector<RankFacts> ranks = {rank_in(0, -1), rank_in(1, -1), rank_in(2, SYS_openat), rank_in(3, -1)};
+  for (RankFacts& rank : ranks) {
+    use_nccl(rank);
+    enter(rank, "all_reduce", 50, true, "0", "nccl");
+    if (rank.rank == 2) continue;
+    enter(rank, "batch_isend_irecv", 40, false, "0", "nccl");
+    rank.recorder.entries.back().is_peer = true;
+    rank.recorder.entries.back().sequence = 1;
+    rank.recorder_first = rank.recorder;
+    compute(rank);
+  }
+  const Verdict verdict = judge(picture_of(ranks));
+  CHECK(verdict.guilty == std::vector<int>{2});
+}
+
 TEST_CASE("who spins in a message over NCCL is not accused beside one that does nothing") {
   for (const std::string backend : {"gloo", "nccl"}) {
     RankFacts a = rank_in(0, SYS_futex), b = rank_in(1, SYS_futex), c = rank_in(2, SYS_clock_nanosleep);
@@ -170,19 +212,22 @@ TEST_CASE("who spins in a message over NCCL is not accused beside one that does 
   }
 }
 
-TEST_CASE("where all spin over NCCL, one that has ended may be the one, or a GPU that still computes") {
-  RankFacts a = rank_in(0, -1), b = rank_in(1, -1);
-  enter(a, "all_reduce", 60, true, "0", "nccl");
-  enter(a, "all_reduce", 50, false, "0", "nccl");
-  use_nccl(a);
-  compute(a);
-  b.pid = 0;
-  b.ended_with_0 = true;
-  b.recorder = b.recorder_first = {};
-  const Verdict verdict = judge(picture_of({a, b}));
-  CHECK(verdict.health == Health::kLate);
-  CHECK(verdict.guilty == std::vector<int>{1});
-  CHECK(verdict.confidence == Confidence::kGuess);
+TEST_CASE(
+    "where all spin over NCCL, one that has ended may be the one, or for a while a GPU that still computes") {
+  for (const double waited : {20.0, 90.0}) {
+    RankFacts a = rank_in(0, -1), b = rank_in(1, -1);
+    enter(a, "all_reduce", waited + 10, true, "0", "nccl");
+    enter(a, "all_reduce", waited, false, "0", "nccl");
+    use_nccl(a);
+    compute(a);
+    b.pid = 0;
+    b.ended_with_0 = true;
+    b.recorder = b.recorder_first = {};
+    const Verdict verdict = judge(picture_of({a, b}));
+    CHECK(verdict.health == (waited < 60 ? Health::kLate : Health::kStuck));
+    CHECK(verdict.guilty == std::vector<int>{1});
+    CHECK(verdict.confidence == (waited < 60 ? Confidence::kGuess : Confidence::kLikely));
+  }
 }
 
 TEST_CASE("who spins over NCCL is not accused with the one for whom it waits, which waits for a key") {

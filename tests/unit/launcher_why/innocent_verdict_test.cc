@@ -1,0 +1,141 @@
+#include "launcher/why/verdict/doing.h"
+#include "launcher/why/verdict/verdict.h"
+#include "tests/support/catch.h"
+#include "tests/unit/launcher_why/made_pictures.h"
+
+#include <sys/syscall.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+// Ranks that look guilty and are not, and what is said of them.
+
+using namespace ddprun::launcher::why;
+
+namespace {
+
+/// Rank 0 waits in the collective after `count` of them, which came every `distance_s`, and rank 1 does not.
+struct Pair {
+  RankFacts waits = rank_in(0, SYS_futex);
+  RankFacts late;
+
+  Pair(int call, double waited_s, double distance_s = 1, int count = 5) : late(rank_in(1, call)) {
+    waits.native = {{.tid = waits.pid, .name = "python3", .functions = {"c10d::Work::wait"}}};
+    for (int i = count; i > 0; --i) {
+      enter(waits, "all_reduce", waited_s + distance_s * i, true);
+      enter(late, "all_reduce", waited_s + distance_s * i, true);
+    }
+    enter(waits, "all_reduce", waited_s, false);
+  }
+
+  [[nodiscard]] Verdict judged() const { return judge(picture_of({waits, late})); }
+  [[nodiscard]] Activity doing() const { return activity_of(late); }
+  ThreadLook& first() { return late.first.threads.front(); }
+  ThreadLook& second() { return late.second.threads.front(); }
+};
+
+}  // namespace
+
+TEST_CASE("who runs under gdb or strace is held by it only while it is stopped") {
+  Pair pair(SYS_read, 40);
+  for (ProcessLook* const look : {&pair.late.first, &pair.late.second}) {
+    look->tracer = 7;
+    look->tracer_name = "strace";
+  }
+  CHECK(pair.doing().doing == Doing::kBlocked);
+  RankFacts other = rank_in(2, SYS_futex);
+  other.recorder = other.recorder_first = pair.waits.recorder;
+  pair.late.recorder = pair.late.recorder_first = pair.waits.recorder;
+  other.recorder.entries.pop_back();
+  other.recorder_first = other.recorder;
+  CHECK(judge(picture_of({pair.waits, pair.late, other})).guilty == std::vector<int>{2});
+  pair.first().state = pair.second().state = "t";
+  CHECK(pair.doing().doing == Doing::kTraced);
+}
+
+TEST_CASE("a wait in the kernel that is no longer than usual is no hang") {
+  Pair pair(SYS_fsync, 1.2, 10);
+  pair.first().state = pair.second().state = "D";
+  const Verdict usual = pair.judged();
+  CHECK(usual.health == Health::kFine);
+  REQUIRE(usual.notes.size() == 1);
+  CHECK(usual.notes[0].find("usual") != std::string::npos);
+  Pair longer(SYS_fsync, 30, 10);
+  longer.first().state = longer.second().state = "D";
+  CHECK(longer.judged().health == Health::kStuck);
+  CHECK(longer.judged().guilty == std::vector<int>{1});
+}
+
+TEST_CASE("who asks every tenth of a second whether something has come is told nothing by waking up") {
+  const auto doing = [](int call, int argument, std::uint64_t value) {
+    Pair pair(call, 40);
+    pair.first().call.arguments[argument] = pair.second().call.arguments[argument] = value;
+    pair.second().switches = pair.first().switches + 9;
+    return pair;
+  };
+  CHECK(doing(SYS_poll, 2, 100).doing().doing == Doing::kBlocked);
+  CHECK(doing(SYS_epoll_wait, 3, 100).doing().doing == Doing::kBlocked);
+  CHECK(doing(SYS_pselect6, 4, 0x7ff0).doing().doing == Doing::kBlocked);
+  constexpr auto kForEver = static_cast<std::uint32_t>(-1);
+  CHECK(doing(SYS_poll, 2, kForEver).doing().doing == Doing::kMoves);
+  CHECK(doing(SYS_epoll_wait, 3, kForEver).doing().doing == Doing::kMoves);
+  CHECK(doing(SYS_pselect6, 4, 0).doing().doing == Doing::kMoves);
+  Pair hears = doing(SYS_poll, 2, 100);
+  hears.late.connections = {{.local = "10.0.0.1:5", .remote = "10.0.0.9:80", .came = 40}};
+  CHECK(hears.doing().doing == Doing::kMoves);
+  Pair reads = doing(SYS_poll, 2, 100);
+  reads.late.second.read_bytes = reads.late.first.read_bytes + 8;
+  CHECK(reads.doing().doing == Doing::kMoves);
+}
+
+TEST_CASE("who waits for something gets no less of a CPU for the quota that others have used up") {
+  Pair pair(SYS_read, 40);
+  pair.late.object.path = "/fifo";
+  pair.late.second.throttled_s = 2;
+  CHECK(pair.doing().doing == Doing::kBlocked);
+  pair.second().state = "R";
+  pair.second().cpu_s = pair.first().cpu_s + 0.1;
+  CHECK(pair.doing().doing == Doing::kStarved);
+}
+
+TEST_CASE("a lost connection to a service is not the network between the ranks") {
+  RankFacts a = rank_in(0, SYS_futex), b = rank_in(1, SYS_futex);
+  for (RankFacts* rank : {&a, &b}) enter(*rank, "all_reduce", 30, false);
+  a.connections = {{"10.0.0.1:40123", "34.1.2.3:443", 96, 0, 7}};
+  JobPicture picture = picture_of({a, b});
+  CHECK(judge(picture).guilty.empty());
+  CHECK(judge(picture).confidence == Confidence::kGuess);
+  picture.world_size = 3;
+  CHECK(judge(picture).guilty.empty());
+}
+
+TEST_CASE("of several late ranks that do different things, one may wait for another") {
+  RankFacts a = rank_in(0, SYS_recvfrom), b = rank_in(1, SYS_clock_nanosleep), c = rank_in(2, SYS_futex);
+  for (RankFacts* rank : {&a, &b, &c}) enter(*rank, "all_reduce", 60, true);
+  enter(c, "barrier", 40, false);
+  a.object = {.path = "socket:[1]", .silent_s = 60};
+  CHECK(judge(picture_of({a, b, c})).guilty == std::vector<int>{0, 1});
+  CHECK(judge(picture_of({a, b, c})).confidence == Confidence::kGuess);
+  // Who holds the lock of a file does not wait for it.
+  b = rank_in(1, SYS_flock);
+  enter(b, "all_reduce", 60, true);
+  b.object.path = "/x.lock";
+  CHECK(judge(picture_of({a, b, c})).guilty == std::vector<int>{0});
+  // All in the same place: each of them is late.
+  a = rank_in(0, SYS_flock);
+  enter(a, "all_reduce", 60, true);
+  a.object.path = "/x.lock";
+  CHECK(judge(picture_of({a, b, c})).guilty == std::vector<int>{0, 1});
+  CHECK(judge(picture_of({a, b, c})).confidence == Confidence::kSure);
+}
+
+TEST_CASE("a majority of the ranks that were seen need not be one of all") {
+  RankFacts a = rank_in(0, SYS_futex), b = rank_in(1, SYS_futex), c = rank_in(2, SYS_futex);
+  for (RankFacts* rank : {&a, &b}) enter(*rank, "all_reduce", 30, false);
+  enter(c, "barrier", 30, false);
+  JobPicture picture = picture_of({a, b, c});
+  CHECK(judge(picture).confidence == Confidence::kLikely);
+  picture.world_size = 9;
+  CHECK(judge(picture).confidence == Confidence::kGuess);
+}
