@@ -9,6 +9,7 @@
 #include "launcher/why/look/look.h"
 #include "launcher/why/look/proc_look.h"
 #include "launcher/why/look/settle.h"
+#include "launcher/why/look/thread_state.h"
 #include "launcher/why/verdict/page.h"
 #include "launcher/why/verdict/verdict.h"
 #include "rendezvous/base/exit_codes.h"
@@ -41,6 +42,11 @@ std::vector<why::RankTarget> targets_of(const JobState& state, const JobFacts& j
 Result<pid_t> the_job(const std::vector<JobFacts>& jobs, const std::string& wanted) {
   if (jobs.empty())
     return Error(ErrorCode::kNotFound, "no job of yours runs on this host; ask on one where its ranks are");
+  for (const JobFacts& job : jobs) {
+    for (const WorkerFacts& worker : job.workers) {
+      if (wanted == std::to_string(worker.pid)) return job.launcher;
+    }
+  }
   return launcher_to_drain(jobs, wanted);
 }
 
@@ -65,7 +71,11 @@ Result<why::JobPicture> take_picture(const std::string& wanted) {
   const bool has_others = state->world_size > state->local_world_size;
   const bool is_in_container = state->launcher != *launcher;
   if (has_others && !is_in_container) question.emplace(*launcher, LookKind::kWhy);
-  picture.ranks = why::look_at_ranks(targets_of(*state, *job), {});
+  const std::vector<why::RankTarget> targets = targets_of(*state, *job);
+  // What the launcher is about to start is not there yet.
+  if (picture.phase == "running" && job->workers.empty()) picture.phase = "starting";
+  picture.is_launcher_stopped = why::is_stopped(why::look_at_process(*launcher));
+  picture.ranks = why::look_at_ranks(targets, {});
   picture.taken_ns = std::chrono::nanoseconds(std::chrono::system_clock::now().time_since_epoch()).count();
   why::settle(picture);
   if (question) why::hear_others(*question, began + why::kWhyAnswerTime, picture);

@@ -128,6 +128,7 @@ struct Connection {
   std::uint64_t unread = 0;  ///< bytes received that the process has not read
   int retransmits = 0;       ///< of what it sends now, without an answer
   std::uint64_t came = 0;    ///< bytes received between the looks, where the kernel tells
+  std::uint64_t went = 0;    ///< the same of those that were sent and have arrived
   [[nodiscard]] bool is_unanswered() const { return retransmits > 0 && unsent > 0; }
 };
 
@@ -139,7 +140,7 @@ struct Child {
   SystemCall call;
   Object object;
   bool is_busy = false;
-  double bytes_per_s = 0;  ///< read and written
+  double bytes_per_s = 0;  ///< read and written, or over TCP
   bool feeds = false;      ///< it has a pipe open for writing from which a thread of the rank waits for data
   std::vector<PythonThread> python;
 };
@@ -200,6 +201,7 @@ inline void shift_times(RankFacts& facts, std::int64_t by_ns) {
 struct JobPicture {
   std::string tag;
   int launcher = 0;
+  bool is_launcher_stopped = false;  ///< by a signal, so that it notices nothing
   std::string command;
   int generation = 1;    ///< restarts + 1
   std::string phase;     ///< of JobState

@@ -84,7 +84,7 @@ class Looker {
     record_.search();
     facts_.recorder_first = record_.read(kEntriesOfARank);
     facts_.progress_first = record_.progress();
-    const std::map<std::string, Received> received_first = connections_of(pid_, tcp_received());
+    received_first_ = tcp_received();
     sleep_for(between);
     facts_.second = look_at_process(pid_);
     if (facts_.second.started != facts_.first.started) return say_end();
@@ -92,9 +92,10 @@ class Looker {
     facts_.recorder = record_.read(kEntriesOfARank);
     facts_.recorder.memberships = record_.memberships();
     facts_.progress = record_.progress();
-    const std::map<std::string, Received> received = connections_of(pid_, tcp_received());
+    received_ = tcp_received();
+    const std::map<std::string, Received> received = connections_of(pid_, received_);
     facts_.connections = tcp_connections(pid_);
-    count_what_came(received_first, received);
+    count_what_moved(received);
     say();
     const SystemCall& call = facts_.second.threads.front().call;
     if (call == facts_.first.threads.front().call)
@@ -135,16 +136,27 @@ class Looker {
     say();
   }
 
-  void count_what_came(const std::map<std::string, Received>& first,
-                       const std::map<std::string, Received>& second) {
+  void count_what_moved(const std::map<std::string, Received>& second) {
     for (const auto& [inode, now] : second) {
-      const auto before = first.find(inode);
-      if (before == first.end()) continue;
+      const auto before = received_first_.find(inode);
+      if (before == received_first_.end()) continue;
       for (Connection& connection : facts_.connections) {
-        if (connection.local == now.local && connection.remote == now.remote)
-          connection.came = now.bytes - before->second.bytes;
+        if (connection.local != now.local || connection.remote != now.remote) continue;
+        connection.came = now.bytes - before->second.bytes;
+        connection.went = now.acknowledged - before->second.acknowledged;
       }
     }
+  }
+
+  /// Over its TCP connections, in both directions.
+  [[nodiscard]] std::uint64_t moved_by(pid_t pid) const {
+    std::uint64_t bytes = 0;
+    for (const auto& [inode, now] : connections_of(pid, received_)) {
+      const auto before = received_first_.find(inode);
+      if (before == received_first_.end()) continue;
+      bytes += now.bytes - before->second.bytes + now.acknowledged - before->second.acknowledged;
+    }
+    return bytes;
   }
 
   /// Pipes only: of a socket the other end has another name, and who has the same one has inherited it.
@@ -169,13 +181,17 @@ class Looker {
       if (now.threads.empty() || child.first.threads.empty()) continue;
       const ThreadLook& main = now.threads.front();
       const bool is_same_call = main.call == child.first.threads.front().call;
+      const double seconds = now.at_s - child.first.at_s;
+      const std::uint64_t moved = moved_by(child.pid);
+      const bool transfers = is_more_than_signs_of_life(moved, seconds);
+      const double moved_per_s = transfers ? static_cast<double>(moved) / seconds : 0;
       facts_.children.push_back({.pid = child.pid,
                                  .name = main.name,
                                  .state = main.state,
                                  .call = is_same_call ? main.call : SystemCall{},
                                  .object = is_same_call ? object_of(child.pid, main.call, {}) : Object{},
-                                 .is_busy = gets_on(child.first, now),
-                                 .bytes_per_s = bytes_per_second(child.first, now),
+                                 .is_busy = transfers || gets_on(child.first, now),
+                                 .bytes_per_s = std::max(moved_per_s, bytes_per_second(child.first, now)),
                                  .feeds = writes_to_any(child.pid, awaited),
                                  .python = {}});
     }
@@ -266,6 +282,8 @@ class Looker {
   int out_;
   RankRecord record_;
   std::vector<ChildLook> child_looks_;
+  std::map<std::string, Received> received_first_;  ///< of all connections here, at the first look
+  std::map<std::string, Received> received_;        ///< at the second
   RankFacts facts_;
 };
 

@@ -197,6 +197,24 @@ std::map<int, std::string> open_files(pid_t pid) {
   return files;
 }
 
+int holder_of_lock(const std::string& locks, pid_t waits) {
+  std::istringstream lines(locks);
+  int holder = 0;
+  for (std::string line; std::getline(lines, line);) {
+    // "1: FLOCK  ADVISORY  WRITE 4711 08:01:42 0 EOF", and below it those that wait: "1: -> FLOCK …".
+    std::istringstream words(line);
+    std::string number, arrow, kind, mode, access;
+    int pid = 0;
+    words >> number >> arrow;
+    const bool is_waiting = arrow == "->";
+    if (is_waiting) words >> kind;
+    words >> mode >> access >> pid;
+    if (!is_waiting) holder = pid;
+    if (is_waiting && pid == waits) return holder;
+  }
+  return 0;
+}
+
 Object object_of(pid_t pid, const SystemCall& call, const std::string& path) {
   Object object;
   if (!path.empty()) {
@@ -216,6 +234,11 @@ Object object_of(pid_t pid, const SystemCall& call, const std::string& path) {
   if (found == files.end()) return object;
   object.path = found->second;
   if (object.path.starts_with("/")) {
+    if (is_file_lock(call.number)) {
+      const int holder = holder_of_lock(read_text("/proc/locks"), pid);
+      if (holder > 0)
+        object.other_end = fmt::format("pid {} ({})", holder, name_at(fmt::format("/proc/{}", holder)));
+    }
     const std::string facts = read_text(fmt::format("/proc/{}/fdinfo/{}", pid, fd));
     find_mount(pid, object, std::string(value_of(facts, "mnt_id")));
   } else if (object.path.starts_with("pipe:")) {

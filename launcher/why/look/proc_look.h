@@ -31,6 +31,10 @@ SystemCall parse_system_call(const std::string& text);
 /// Descriptor → "socket:[4711]", "/data/x", as /proc/<pid>/fd has it.
 std::map<int, std::string> open_files(pid_t pid);
 
+/// Who has the lock of a file for which a process waits, by the text of /proc/locks; 0: it waits for none, or he is not
+/// seen here. Pure.
+int holder_of_lock(const std::string& locks, pid_t waits);
+
 /// What the call of a process is about: its descriptor's file, or the path that it opens. `path` is the path in its
 /// memory, where it could be read.
 Object object_of(pid_t pid, const SystemCall& call, const std::string& path);

@@ -72,6 +72,7 @@ void take_connection(const char* message, std::size_t size, std::map<std::string
           .local = address_text(head.idiag_family, head.id.idiag_src, head.id.idiag_sport),
           .remote = address_text(head.idiag_family, head.id.idiag_dst, head.id.idiag_dport),
           .bytes = info.tcpi_bytes_received,
+          .acknowledged = info.tcpi_bytes_acked,
           .silent_s = info.tcpi_last_data_recv * 1e-3};
     }
     at += RTA_ALIGN(attribute.rta_len);

@@ -11,7 +11,8 @@ struct Received {
   std::string local;  ///< "127.0.0.1:4711"
   std::string remote;
   std::uint64_t bytes = 0;
-  double silent_s = 0;  ///< since the last of them
+  std::uint64_t acknowledged = 0;  ///< bytes that have gone the other way, and arrived
+  double silent_s = 0;             ///< since the last of `bytes`
 };
 
 /// Of the established connections of this process's own network namespace, by the inode of their sockets. Empty: the

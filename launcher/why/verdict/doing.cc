@@ -131,6 +131,7 @@ std::string place(const Object& object) {
 std::string call_words(const ThreadLook& main, const Object& object) {
   const SystemCall& call = main.call;
   const std::string name = name_of_call(call.number);
+  const bool is_pipe = main.wait_channel.find("pipe_") != std::string::npos;
   const bool is_fifo_open = main.wait_channel.find("wait_for_partner") != std::string::npos;
   if (is_fifo_open)
     return fmt::format("waits in open() of {}, a FIFO that nobody has opened for the other direction",
@@ -139,7 +140,10 @@ std::string call_words(const ThreadLook& main, const Object& object) {
   if (is_futex(call.number)) return "waits for a lock or for another thread of its own (futex)";
   if (is_wait_for_child(call.number)) return fmt::format("waits for a child process to end ({})", name);
   if (is_poll(call.number)) return fmt::format("waits in {}()", name);
-  if (is_file_lock(call.number)) return fmt::format("waits for a lock of the file {}", place(object));
+  if (is_file_lock(call.number))
+    return fmt::format(
+        "waits for a lock of the file {}{}", place(object),
+        object.other_end.empty() ? std::string() : fmt::format(", which {} holds", object.other_end));
   if (call.number < 0) return {};
   if (reads(call.number) && call.arguments[0] == 0)
     return fmt::format("waits for input on its standard input ({})",
@@ -159,28 +163,39 @@ std::string call_words(const ThreadLook& main, const Object& object) {
     return fmt::format("waits in {}() of a socket{}", name,
                        object.other_end.empty() ? std::string() : " to " + object.other_end);
   }
+  if (is_pipe && object.path.starts_with('/') && (reads(call.number) || writes(call.number)))
+    return reads(call.number)
+               ? fmt::format("waits in {}() of {}, a FIFO into which nobody writes", name,
+                             printable(object.path))
+               : fmt::format("is blocked in {}() to {}, a FIFO that is full, which nobody reads", name,
+                             printable(object.path));
   if (!object.path.empty()) return fmt::format("is in {}() of {}", name, place(object));
   return fmt::format("is in {}()", name);
 }
 
-std::string child_words(const Child& child) {
-  const std::string who = fmt::format("pid {} ({})", child.pid, printable(child.name));
-  if (child.state == "T") return fmt::format("{} is stopped by a signal", who);
-  if (child.state == "t") return fmt::format("{} is stopped by a debugger", who);
-  if (child.state == "Z") return fmt::format("{} has ended", who);
+std::string child_name(const Child& child) {
+  return fmt::format("pid {} ({})", child.pid, printable(child.name));
+}
+
+/// "computes"; empty: nothing that has a name.
+std::string child_does(const Child& child) {
+  if (child.state == "T") return "is stopped by a signal";
+  if (child.state == "t") return "is stopped by a debugger";
+  if (child.state == "Z") return "has ended";
   if (child.is_busy && child.bytes_per_s > 0)
-    return fmt::format("{} reads or writes ({})", who, rate(child.bytes_per_s));
-  if (child.is_busy) return fmt::format("{} computes", who);
+    return fmt::format("reads or writes ({})", rate(child.bytes_per_s));
+  if (child.is_busy) return "computes";
   const ThreadLook look{.tid = 0, .name = {}, .state = child.state, .wait_channel = {}, .call = child.call};
-  const std::string words = call_words(look, child.object);
-  return words.empty() ? who : fmt::format("{} {}", who, words);
+  return call_words(look, child.object);
 }
 
 /// What a rank that waits for a process of its own waits for.
 std::string children_words(const RankFacts& facts) {
   std::vector<std::string> texts;
   for (const Child& child : facts.children) {
-    if (child.name != "pt_main_thread" || facts.children.size() == 1) texts.push_back(child_words(child));
+    if (child.name == "pt_main_thread" && facts.children.size() > 1) continue;
+    const std::string does = child_does(child);
+    texts.push_back(does.empty() ? child_name(child) : fmt::format("{} {}", child_name(child), does));
   }
   constexpr std::size_t kMost = 4;
   texts.resize(std::min(texts.size(), kMost));
@@ -351,9 +366,31 @@ std::optional<Activity> busy_activity(const RankFacts& facts) {
 bool may_wait_for_child(const RankFacts& facts) {
   const SystemCall& call = facts.second.threads.front().call;
   const PythonThread* const main = main_python(facts);
-  return is_wait_for_child(call.number) || is_poll(call.number) ||
+  // Python waits with a time-out for a child by sleeping between two looks at it.
+  return is_wait_for_child(call.number) || is_poll(call.number) || is_sleep(call.number) ||
          (reads(call.number) && facts.object.path.starts_with("pipe:")) || has_frame(main, "_try_get_data") ||
          has_frame(main, "_get_data") || has_frame(main, "_try_wait");
+}
+
+/// Data that comes or goes over TCP: on the connection that its main thread waits for, or so much on others that a
+/// thread must be at it.
+std::optional<Activity> transfer_activity(const RankFacts& facts) {
+  constexpr double kMuch = 4096;  // a second; who tells a service that it lives says less
+  const double seconds = facts.second.at_s - facts.first.at_s;
+  const Connection* most = nullptr;
+  for (const Connection& connection : facts.connections) {
+    const std::uint64_t moved = connection.came + connection.went;
+    const bool is_awaited = facts.object.path.starts_with("socket:") && !facts.object.is_store &&
+                            connection.remote == facts.object.other_end;
+    const bool counts = is_awaited ? moved > 0 : static_cast<double>(moved) > kMuch * seconds;
+    if (counts && (most == nullptr || moved > most->came + most->went)) most = &connection;
+  }
+  if (most == nullptr) return std::nullopt;
+  return Activity{Doing::kMoves,
+                  fmt::format("{}; {} go over its connection to {}",
+                              call_words(facts.second.threads.front(), facts.object),
+                              rate(static_cast<double>(most->came + most->went) / seconds), most->remote),
+                  {}};
 }
 
 /// What gets on without much CPU of its own: a process that it has started does, or data comes from the network.
@@ -363,7 +400,8 @@ std::optional<Activity> moving_activity(const RankFacts& facts) {
     return child.is_busy && (child.feeds || may_be_any);
   });
   if (busy != facts.children.end())
-    return Activity{Doing::kMoves, fmt::format("waits for its {}", child_words(*busy)), {}};
+    return Activity{
+        Doing::kMoves, fmt::format("waits for {}, which {}", child_name(*busy), child_does(*busy)), {}};
   constexpr std::uint64_t kSome = 3;
   const ThreadLook& now = facts.second.threads.front();
   const bool has_come = facts.second.read_bytes > facts.first.read_bytes ||
@@ -376,6 +414,7 @@ std::optional<Activity> moving_activity(const RankFacts& facts) {
     return Activity{Doing::kMoves,
                     fmt::format("{}, and again and again something comes", call_words(now, facts.object)),
                     {}};
+  if (auto transfer = transfer_activity(facts)) return transfer;
   constexpr double kRecently = 10;  // a server that is slow, and not gone
   if (facts.object.silent_s >= 0 && facts.object.silent_s < kRecently)
     return Activity{Doing::kMoves,
@@ -417,6 +456,34 @@ std::optional<Activity> waiting_activity(const RankFacts& facts) {
   return std::nullopt;
 }
 
+/// Whether the thread waits for work, as those of pools and queues do.
+bool is_idle(const PythonThread& thread) {
+  static constexpr std::array<std::string_view, 8> kIdle{
+      "/threading.py", "/queue.py",        "/concurrent/futures/thread.py",
+      "/selectors.py", "/socketserver.py", "/multiprocessing/",
+      "/asyncio/",     "/tqdm/_monitor.py"};
+  return thread.frames.empty() || std::any_of(kIdle.begin(), kIdle.end(), [&](std::string_view file) {
+           return thread.frames.front().file.find(file) != std::string::npos;
+         });
+}
+
+/// For whom a main thread that waits for a lock may wait: a thread that is at something, else its processes.
+std::string helpers_words(const RankFacts& facts) {
+  const PythonThread* const main = main_python(facts);
+  const auto at_work =
+      std::find_if(facts.python.begin(), facts.python.end(),
+                   [&](const PythonThread& thread) { return &thread != main && !is_idle(thread); });
+  if (at_work != facts.python.end()) {
+    const Frame frame = shown_frames(at_work->frames).front();
+    const std::string line(trim_blanks(frame.source));
+    return fmt::format("; its thread {} is in {} at {}:{}{}{}", printable(at_work->name),
+                       printable(frame.function), printable(frame.file.substr(frame.file.rfind('/') + 1)),
+                       frame.line, line.empty() ? "" : ": ", printable(shorten(line, 80)));
+  }
+  const std::string children = children_words(facts);
+  return children.empty() ? std::string() : "; its processes: " + children;
+}
+
 Activity blocked_activity(const RankFacts& facts) {
   const ThreadLook& now = facts.second.threads.front();
   const PythonThread* const main = main_python(facts);
@@ -445,6 +512,7 @@ Activity blocked_activity(const RankFacts& facts) {
     activity.words += ", and holds Python's own lock (GIL) meanwhile";
   if (is_futex(now.call.number) && has_frame(main, "join"))
     activity.words = "waits for one of its own threads to end (join)";
+  if (is_futex(now.call.number)) activity.words += helpers_words(facts);
   if (is_wait_for_child(now.call.number) || has_frame(main, "_try_wait")) {
     activity.words = "waits for a child process to end";
     if (const std::string children = children_words(facts); !children.empty())
@@ -537,6 +605,8 @@ std::vector<Collective> pending(const Recorder& recorder) {
 
 Activity activity_of(const RankFacts& facts) {
   if (facts.pid == 0) return {Doing::kEnded, "has ended", {}};
+  if (was_read(facts) && facts.second.threads.front().state == "Z")
+    return {Doing::kEnded, "has ended, which its launcher has not noticed", {}};
   if (!was_read(facts))
     return {Doing::kUnknown, facts.problem.empty() ? std::string("is not known") : facts.problem, {}};
   Activity activity;

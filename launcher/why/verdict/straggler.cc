@@ -16,7 +16,7 @@ namespace {
 constexpr double kSecondsInANanosecond = 1e-9;
 
 struct Arrivals {
-  std::map<int, double> lateness;  ///< summed up, in seconds
+  std::map<int, std::vector<double>> lateness;  ///< at each collective, in seconds
   std::map<int, std::size_t> times_last;
   std::vector<std::int64_t> lasts;  ///< when the last rank came to each collective, in order
 };
@@ -46,7 +46,7 @@ Arrivals arrivals_of(const SomeRanks& ranks) {
     const auto first = std::min_element(by_rank.begin(), by_rank.end(), earlier);
     const auto last = std::max_element(by_rank.begin(), by_rank.end(), earlier);
     for (const auto& [rank, time] : by_rank)
-      found.lateness[rank] += static_cast<double>(time - first->second) * kSecondsInANanosecond;
+      found.lateness[rank].push_back(static_cast<double>(time - first->second) * kSecondsInANanosecond);
     ++found.times_last[last->first];
     found.lasts.push_back(last->second);
   }
@@ -54,16 +54,30 @@ Arrivals arrivals_of(const SomeRanks& ranks) {
   return found;
 }
 
-Straggler straggler_among(const SomeRanks& ranks) {
+/// Of one long pause the mean is not the usual.
+double median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+Straggler straggler_among(const SomeRanks& ranks, std::int64_t now_ns) {
   constexpr std::size_t kFewest = 4;
   Arrivals found = arrivals_of(ranks);
   if (found.lasts.size() < kFewest) return {};
   const auto count = static_cast<double>(found.lasts.size());
-  const double distance =
-      static_cast<double>(found.lasts.back() - found.lasts.front()) * kSecondsInANanosecond / (count - 1);
+  std::vector<double> distances;
+  for (std::size_t i = 1; i < found.lasts.size(); ++i)
+    distances.push_back(static_cast<double>(found.lasts[i] - found.lasts[i - 1]) * kSecondsInANanosecond);
+  const double distance = median(distances);
+  // What was slow before says nothing of a job that does not get on.
+  constexpr double kShort = 1.5, kPatience = 2;
+  const double silent = static_cast<double>(now_ns - found.lasts.back()) * kSecondsInANanosecond;
+  if (silent > std::max(kShort, kPatience * distance)) return {};
   constexpr double kMostTimes = 0.6, kShare = 0.2, kNoticeable = 0.02;
   for (const auto& [rank, times] : found.times_last) {
-    const double late = found.lateness[rank] / count;
+    const double late = median(found.lateness[rank]);
     if (static_cast<double>(times) / count < kMostTimes || late < kNoticeable || late < kShare * distance)
       continue;
     return {.rank = rank, .late_s = late, .share = distance > 0 ? std::min(1.0, late / distance) : 0};
@@ -76,8 +90,9 @@ Straggler straggler_among(const SomeRanks& ranks) {
 std::map<int, double> lateness_of(const JobPicture& picture) {
   if (picture.asks_others) return {};
   Arrivals found = arrivals_of(all_of(picture));
-  for (auto& [rank, late] : found.lateness) late /= static_cast<double>(found.lasts.size());
-  return found.lateness;
+  std::map<int, double> lateness;
+  for (const auto& [rank, times] : found.lateness) lateness[rank] = median(times);
+  return lateness;
 }
 
 Straggler find_straggler(const JobPicture& picture) {
@@ -88,12 +103,12 @@ Straggler find_straggler(const JobPicture& picture) {
                        [](const Collective& entry) { return entry.backend == kNccl; });
   });
   if (is_queued) return {};
-  if (!picture.asks_others) return straggler_among(all_of(picture));
+  if (!picture.asks_others) return straggler_among(all_of(picture), picture.taken_ns);
   std::map<std::string, SomeRanks> by_host;
   for (const RankFacts& facts : picture.ranks) by_host[facts.host].push_back(&facts);
   Straggler latest;
   for (const auto& [host, ranks] : by_host) {
-    const Straggler found = straggler_among(ranks);
+    const Straggler found = straggler_among(ranks, picture.taken_ns);
     if (found.rank >= 0 && (latest.rank < 0 || found.late_s > latest.late_s)) latest = found;
   }
   return latest;

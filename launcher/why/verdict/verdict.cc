@@ -8,6 +8,8 @@
 #include "launcher/why/verdict/straggler.h"
 #include "launcher/why/verdict/verdict_words.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <map>
@@ -43,7 +45,8 @@ class Court {
       verdict_.health = Health::kAwaits;
       verdict_.reason = picture_.awaits;
       verdict_.ranks.clear();
-    } else if (picture_.phase != "running" && !picture_.phase.empty()) {
+    } else if ((picture_.phase != "running" && !picture_.phase.empty()) ||
+               (picture_.is_launcher_stopped && ended_all())) {
       verdict_.health = Health::kEnding;
     } else if (!judge_ended() && !judge_held() && !judge_disagreement() && !judge_late() &&
                !judge_suspects() && !judge_all_wait()) {
@@ -51,6 +54,7 @@ class Court {
     }
     admit_unclear();
     note_gpus();
+    note_silence();
     clean();
     add_notes();
     return std::move(verdict_);
@@ -473,6 +477,21 @@ class Court {
     verdict_.notes.push_back(gpus_words(scene_, waiting, waited));
   }
 
+  /// Files that somebody polls for, and what else ranks wait for by themselves, are recorded nowhere.
+  void note_silence() {
+    constexpr double kLong = 10;
+    if (verdict_.health != Health::kFine || !verdict_.notes.empty() || verdict_.moved_s < kLong) return;
+    const bool is_silent =
+        std::all_of(picture_.ranks.begin(), picture_.ranks.end(), [&](const RankFacts& facts) {
+          const Doing doing = scene_.activity(facts.rank).doing;
+          return doing == Doing::kSleeps || doing == Doing::kBlocked || doing == Doing::kEnded;
+        });
+    if (is_silent && picture_.ranks.size() > 1 && !ended_all())
+      verdict_.notes.push_back(silence_words(verdict_.moved_s));
+  }
+
+  [[nodiscard]] bool ended_all() const { return ended_ranks().size() == picture_.ranks.size(); }
+
   void add_notes() {
     std::set<std::string> notes;
     for (const RankFacts& facts : picture_.ranks) {
@@ -483,6 +502,11 @@ class Court {
       if (facts.siblings > 0) notes.insert(siblings_words(facts));
     }
     verdict_.notes.insert(verdict_.notes.end(), notes.begin(), notes.end());
+    if (picture_.is_launcher_stopped)
+      verdict_.notes.push_back(fmt::format(
+          "its launcher (pid {0}) is stopped by a signal, and notices nothing; kill -CONT {0} lets "
+          "it go on",
+          picture_.launcher));
     if (verdict_.health != Health::kAwaits && picture_.world_size > static_cast<int>(picture_.ranks.size()))
       verdict_.notes.push_back(unseen_words(picture_));
   }

@@ -107,6 +107,14 @@ std::string usual_words(const Ranks& late, double waited_s) {
                      verb(late, "is", "are"), shown(waited_s));
 }
 
+std::string silence_words(double moved_s) {
+  return fmt::format(
+      "no rank computes, reads or writes, and none has entered a collective for {}: what they wait for, a "
+      "file or "
+      "another program perhaps, is recorded nowhere",
+      shown(moved_s));
+}
+
 std::string cycle_words(const std::vector<Camp>& camps) {
   std::set<std::string> groups, backends;
   for (const auto& [open, ranks] : camps) {

@@ -29,6 +29,7 @@ std::string held_words(const Scene& scene, const Ranks& held);
 std::string disagreement_words(std::int64_t sequence, const std::vector<Camp>& camps, bool is_tie);
 std::string late_words(const Scene& scene, const Ranks& late);
 std::string usual_words(const Ranks& late, double waited_s);
+std::string silence_words(double moved_s);
 std::string cycle_words(const std::vector<Camp>& camps);
 std::string unrecorded_words(const Scene& scene, const Ranks& late, const Ranks& waiting);
 /// `unknown`: who may be guilty as well, and was not seen.

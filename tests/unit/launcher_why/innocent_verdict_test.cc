@@ -1,3 +1,4 @@
+#include "launcher/why/look/proc_look.h"
 #include "launcher/why/verdict/doing.h"
 #include "launcher/why/verdict/verdict.h"
 #include "tests/support/catch.h"
@@ -138,4 +139,117 @@ TEST_CASE("a majority of the ranks that were seen need not be one of all") {
   CHECK(judge(picture).confidence == Confidence::kLikely);
   picture.world_size = 9;
   CHECK(judge(picture).confidence == Confidence::kGuess);
+}
+
+TEST_CASE("who looks at its child between two sleeps waits for it") {
+  Pair pair(SYS_clock_nanosleep, 40);
+  pair.late.children = {{.pid = 7, .name = "convert", .is_busy = true}};
+  CHECK(pair.judged().health == Health::kLate);
+  CHECK(pair.doing().words == "waits for pid 7 (convert), which computes");
+  pair.late.children[0].bytes_per_s = 2e6;
+  CHECK(pair.doing().words == "waits for pid 7 (convert), which reads or writes (1.9 MiB/s)");
+  pair.late.children[0].is_busy = false;
+  CHECK(pair.judged().health == Health::kStuck);
+}
+
+TEST_CASE("data that goes out over TCP is progress, of the main thread and of another one") {
+  Pair pair(SYS_sendto, 40);
+  pair.late.object = {.path = "socket:[5]", .other_end = "34.1.2.3:443"};
+  pair.late.connections = {{.local = "10.0.0.1:5", .remote = "34.1.2.3:443", .unsent = 60000}};
+  CHECK(pair.judged().health == Health::kStuck);
+  pair.late.connections[0].went = 900;
+  CHECK(pair.judged().health == Health::kLate);
+  pair.late.connections[0].went = 200000;
+  CHECK(pair.doing().words ==
+        "waits in send() of a socket to 34.1.2.3:443; 195.3 KiB/s go over its connection to 34.1.2.3:443");
+  Pair thread(SYS_futex, 40);
+  thread.late.connections = pair.late.connections;
+  CHECK(thread.judged().health == Health::kLate);
+  thread.late.connections[0].went = 300;
+  CHECK(thread.judged().health == Health::kStuck);
+}
+
+TEST_CASE("what a rank waits for behind a lock is told: a thread that is at something, or its processes") {
+  Pair pair(SYS_futex, 40);
+  const PythonThread main{
+      .tid = pair.late.pid,
+      .name = "MainThread",
+      .frames = {{"Condition.wait", "/usr/lib/python3.11/threading.py", 327, "waiter.acquire()"},
+                 {"main", "/job/train.py", 9, "future.result()"}}};
+  const PythonThread idle{
+      .tid = 5, .name = "pin", .frames = {{"get", "/usr/lib/python3.11/queue.py", 1, ""}}};
+  const PythonThread at_work{
+      .tid = 6, .name = "Thread-1", .frames = {{"load", "/job/data.py", 3, "open(path)"}}};
+  pair.late.python = {main, idle};
+  CHECK(pair.doing().words == "waits for a lock or for another thread of its own (futex)");
+  pair.late.python.push_back(at_work);
+  CHECK(pair.doing().words ==
+        "waits for a lock or for another thread of its own (futex); its thread Thread-1 is in load at "
+        "data.py:3: "
+        "open(path)");
+  pair.late.python.pop_back();
+  pair.late.children = {{.pid = 7, .name = "python", .state = "Z"}};
+  CHECK(pair.doing().words ==
+        "waits for a lock or for another thread of its own (futex); its processes: pid 7 (python) has ended");
+}
+
+TEST_CASE("who holds the lock of a file is told by the kernel's list") {
+  const std::string locks =
+      "1: POSIX  ADVISORY  WRITE 4700 08:01:42 0 EOF\n"
+      "2: FLOCK  ADVISORY  WRITE 4711 08:01:43 0 EOF\n"
+      "2: -> FLOCK  ADVISORY  WRITE 4712 08:01:43 0 EOF\n"
+      "2: -> FLOCK  ADVISORY  WRITE 4713 08:01:43 0 EOF\n";
+  CHECK(holder_of_lock(locks, 4712) == 4711);
+  CHECK(holder_of_lock(locks, 4713) == 4711);
+  CHECK(holder_of_lock(locks, 4711) == 0);
+  CHECK(holder_of_lock("", 4711) == 0);
+  Pair pair(SYS_flock, 40);
+  pair.late.object = {.path = "/x.lock", .other_end = "pid 4711 (python)"};
+  CHECK(pair.doing().words == "waits for a lock of the file /x.lock, which pid 4711 (python) holds");
+}
+
+TEST_CASE("a FIFO is not taken for a file on a disk") {
+  Pair pair(SYS_writev, 40);
+  pair.late.object = {.path = "/x/fifo", .mount = "ext4", .source = "/dev/vda"};
+  pair.second().wait_channel = "anon_pipe_write";
+  CHECK(pair.doing().words == "is blocked in writev() to /x/fifo, a FIFO that is full, which nobody reads");
+}
+
+TEST_CASE("nobody is the slowest of a job that does not get on, nor for one long pause") {
+  const auto judged = [](double silent, double pause) {
+    RankFacts a = rank_in(0, SYS_clock_nanosleep), b = rank_in(1, SYS_read);
+    for (int i = 10; i > 0; --i) {
+      const double late = pause > 0 ? (i == 1 ? pause : 0) : 0.1;
+      enter(a, "all_reduce", silent + pause + 0.15 * i, true);
+      enter(b, "all_reduce", silent + pause + 0.15 * i - late, true);
+    }
+    return judge(picture_of({a, b})).health;
+  };
+  CHECK(judged(0.1, 0) == Health::kSlow);
+  CHECK(judged(4, 0) == Health::kFine);
+  CHECK(judged(0.1, 12) == Health::kFine);
+}
+
+TEST_CASE("ranks that nobody has missed, because their launcher is stopped, have ended") {
+  std::vector<RankFacts> ranks = {rank_in(0, -1), rank_in(1, -1)};
+  for (RankFacts& rank : ranks) rank.second.threads.front().state = "Z";
+  JobPicture picture = picture_of(ranks);
+  picture.launcher = 4711;
+  picture.is_launcher_stopped = true;
+  const Verdict verdict = judge(picture);
+  CHECK(verdict.health == Health::kEnding);
+  CHECK(verdict.ranks[0].activity.words == "has ended, which its launcher has not noticed");
+  REQUIRE_FALSE(verdict.notes.empty());
+  CHECK(verdict.notes[0].find("kill -CONT 4711") != std::string::npos);
+}
+
+TEST_CASE("where all sleep or wait and nothing is recorded of it, the page says so") {
+  RankFacts a = rank_in(0, SYS_openat), b = rank_in(1, SYS_clock_nanosleep);
+  for (RankFacts* rank : {&a, &b}) enter(*rank, "all_reduce", 30, true);
+  const Verdict verdict = judge(picture_of({a, b}));
+  CHECK(verdict.health == Health::kFine);
+  REQUIRE(verdict.notes.size() == 1);
+  CHECK(verdict.notes[0].find("none has entered a collective for 30") != std::string::npos);
+  compute(b);
+  CHECK(judge(picture_of({a, b})).notes.empty());
 }

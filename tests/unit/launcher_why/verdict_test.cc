@@ -439,8 +439,8 @@ TEST_CASE("of several nodes the straggler is the latest of those that share a cl
   for (int i = 10; i > 0; --i) {
     enter(a, "all_reduce", i, true);
     enter(b, "all_reduce", i - 0.001, true);
-    enter(c, "all_reduce", i + 5 - 0.3, true);  // its clock goes after
-    enter(d, "all_reduce", i + 5, true);
+    enter(c, "all_reduce", i + 0.5 - 0.3, true);  // its answer took half a second
+    enter(d, "all_reduce", i + 0.5, true);
   }
   JobPicture picture = picture_of({a, b, c, d});
   picture.asks_others = true;
