@@ -19,7 +19,7 @@ namespace ddprun::training {
 struct ResumePoint {
   std::string path;
   PtDict content;
-  Timeline timeline{};                          ///< of the checkpoints that follow
+  Timeline timeline{};                          ///< of the checkpoints that follow; rank 0's counts
   std::shared_ptr<runtime::MappedFile> file{};  ///< where it was read, for the other ranks
 };
 

@@ -43,7 +43,9 @@
 #include <future>
 #include <memory>
 #include <stop_token>
+#include <string>
 #include <utility>
+#include <vector>
 
 namespace ddprun::training {
 namespace {
@@ -91,6 +93,17 @@ std::string restart_cause() {
 Timeline line_with_origin(Timeline line, const std::optional<ResumePoint>& point) {
   if (point && name_of(point->content).empty()) line.began_path = kept_path(point->path);
   return line;
+}
+
+/// Where a line begins, each rank has drawn one, and rank 0 alone knows what it began from. Collective.
+Timeline of_rank_zero(const Context& context, const Timeline& line) {
+  const std::vector<std::string> words =
+      broadcast_bytes_list(context, {line.id, line.job, line.began_from, line.began_path, line.continues});
+  return {.id = words.at(0),
+          .job = words.at(1),
+          .began_from = words.at(2),
+          .began_path = words.at(3),
+          .continues = words.at(4)};
 }
 
 struct StopAtEnd {
@@ -333,8 +346,9 @@ class Job {
     const bool begins_with_average = draft->begins_with_average;
     const std::string foreign_prefix = draft->foreign_prefix;
     std::optional<Trainer> trainer;
-    Timeline timeline = memory ? memory->timeline : resume ? resume->timeline : begin_timeline(identity_);
-    timeline.id = broadcast_bytes(context, timeline.id);  // each rank has drawn one
+    const Timeline timeline = of_rank_zero(context, memory   ? memory->timeline
+                                                    : resume ? resume->timeline
+                                                             : begin_timeline(identity_));
     try {
       trainer.emplace(
           TrainerParts{context, job_, parts_, data.splits, observers_, clock_, drain_, data.judging,

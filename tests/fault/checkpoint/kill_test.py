@@ -192,6 +192,24 @@ class Kills(JobTest):
         of_time = {"time", "elapsed", "seconds", *(key for key in once if key.endswith("per_second"))}
         self.assertEqual({key: once[key] for key in once.keys() - of_time}, {key: undisturbed[key] for key in undisturbed.keys() - of_time})
 
+    def test_a_job_that_goes_on_with_the_memory_of_another_rank_stays_on_its_line(self):
+        self.run_job(self.job_file({"train": {"max_steps": 3}}), "/output_dir=before")
+        began = f"/resume={self.checkpoints('before')[-1]}"
+        job = self.job_file({"train": {"max_steps": 20}, "checkpoint": {"memory_every_steps": 1, "every_steps": 0, "every_epochs": 0, "keep": 1}})
+        for count in range(8, 13):
+            # Rank 0 is killed before its update; where the other one ends its own, all go on with that.
+            self.faults = {"LD_PRELOAD": str(INJECTOR), "FAULT_RANK": "0", "FAULT": "kill", "FAULT_AT": "update", "FAULT_COUNT": str(count)}
+            output = f"/output_dir=out-{count}"
+            said = self.run_job(job, began, output, flags=("--max-restarts", "9")).stdout
+            self.faults = {}
+            steps = [int(step) for step in re.findall(r"resumed from memory: .* step (\d+)", said)]
+            if 3 + count not in steps:
+                continue
+            self.assertIn("this job began from", self.run_job(job, began, output).stdout)
+            self.assertFalse((self.folder / f"out-{count}/checkpoints.old-1").exists())
+            return
+        self.fail("no other rank has ever ended the update")
+
     @staticmethod
     def read_until(process, beginning):
         said = ""

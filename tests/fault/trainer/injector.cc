@@ -2,8 +2,8 @@
 // libc. Without FAULT_RANK, or in any other process of the job, it passes everything on.
 //
 //   FAULT_RANK   the guilty one
-//   FAULT_AT     start, connect, step, compute, shutdown (FAULT is then an act: acts.h); or a call of libc on a path
-//                that has FAULT_PATH in it: open, read, write, fsync, rename, mkdir
+//   FAULT_AT     start, connect, step, compute, update, shutdown (FAULT is then an act: acts.h); or a call of libc on a
+//                path that has FAULT_PATH in it: open, read, write, fsync, rename, mkdir
 //   FAULT        an act, or errno's number for a call to fail with; for read: "garbage"; "power": the process is
 //                killed, and what it had not synced is lost, as if the power had failed: files below a folder of
 //                checkpoints, folders that it made or renamed, with all in them
@@ -196,6 +196,13 @@ bool requested(void* drain, const void* context) {
   if (happens("step")) act(fault().what);
   if (is_at("compute") && ++steps == kStepBeforeComputing) fault().computes = true;
   return real<bool(void*, const void*)>("_ZN6ddprun5Drain9requestedERKNS_7ContextE")(drain, context);
+}
+
+/// The trainer says it before an update of what it keeps in place, and before it writes a checkpoint.
+void take_time(void* drain) __asm__("_ZN6ddprun5Drain9take_timeEv");
+void take_time(void* drain) {
+  if (happens("update")) act(fault().what);
+  real<void(void*)>("_ZN6ddprun5Drain9take_timeEv")(drain);
 }
 
 void shut_down(void* context) __asm__("_ZN6ddprun7Context8shutdownEv");
