@@ -230,7 +230,9 @@ class Job {
   /// What rank 0 does for the whole job before it starts.
   std::optional<Error> prepare(const Context& context, const std::string& backend_line,
                                ResumeSearch& search) {
-    Result<OutputFolder> folder = OutputFolder::open(output_dir(), job_path_, job_.to_json());
+    Result<OutputFolder> folder =
+        OutputFolder::open(output_dir(), job_path_, job_.to_json(),
+                           {.tell = [this](const std::string& words) { console_->line(words); }});
     if (!folder) return folder.error();
     folder_ = std::move(*folder);
     std::vector<std::string> files{metrics_path()};

@@ -1,7 +1,9 @@
 #include "worker/training/output_folder.h"
 
+#include "rendezvous/base/clock.h"
 #include "rendezvous/base/host_name.h"
 #include "worker/runtime/checkpoint/atomic_file.h"
+#include <ddprun/progress.h>
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -13,6 +15,7 @@
 #include <filesystem>
 #include <fstream>
 #include <system_error>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -20,6 +23,8 @@ namespace ddprun::training {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr std::chrono::milliseconds kPause{50};  ///< between two looks at a lock that another job has
 
 std::string who_am_i() { return fmt::format("process {} on {}", ::getpid(), host_name()); }
 
@@ -29,14 +34,37 @@ std::string content_of(int fd) {
   return {text.data(), static_cast<std::size_t>(size > 0 ? size : 0)};
 }
 
+std::chrono::milliseconds patience_with(const std::string& holder, const FolderPatience& patience) {
+  return holder.ends_with(" on " + host_name()) ? patience.here : patience.elsewhere;
+}
+
+/// False: another job has it for longer than that. A file system without locks keeps nobody from training.
+bool wait_for_lock(int fd, const std::string& folder, const FolderPatience& patience) {
+  const TimePoint begin = BootClock::now();
+  bool has_told = false;
+  while (::flock(fd, LOCK_EX | LOCK_NB) != 0) {
+    if (errno != EWOULDBLOCK && errno != EINTR) return true;
+    const std::string holder = content_of(fd);
+    const std::chrono::milliseconds most = patience_with(holder, patience);
+    if (BootClock::now() - begin >= most) return false;
+    // Who has just got it may not have written its name yet.
+    if (!has_told && !holder.empty()) {
+      has_told = true;
+      patience.tell(fmt::format("waiting for output folder {}, which {} holds, for up to {} s", folder,
+                                holder, std::chrono::ceil<std::chrono::seconds>(most).count()));
+    }
+    note_progress();
+    std::this_thread::sleep_for(kPause);
+  }
+  return true;
+}
+
 /// The name of the holder stays in the file when it ends; only the lock says whether it is still there.
-Result<UniqueFd> lock(const std::string& folder) {
+Result<UniqueFd> lock(const std::string& folder, const FolderPatience& patience) {
   const std::string path = folder + "/.lock";
   UniqueFd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
   if (!fd) return os_error("cannot open " + path, errno);
-  if (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
-    // A file system without locks keeps nobody from training.
-    if (errno != EWOULDBLOCK) return fd;
+  if (!wait_for_lock(fd.get(), folder, patience)) {
     return Error(
         ErrorCode::kConfig,
         fmt::format("another job writes to output folder {}: {}; end that one, or set /output_dir to "
@@ -70,7 +98,7 @@ Result<void> write_job_file(const std::string& path, const std::string& text) {
 }  // namespace
 
 Result<OutputFolder> OutputFolder::open(const std::string& path, const std::string& job_path,
-                                        const std::string& merged_job) {
+                                        const std::string& merged_job, const FolderPatience& patience) {
   const std::vector<fs::path> made = missing_folders(path);
   std::error_code error;
   fs::create_directories(path, error);
@@ -84,7 +112,7 @@ Result<OutputFolder> OutputFolder::open(const std::string& path, const std::stri
   for (const fs::path& one : made) static_cast<void>(runtime::sync_folder(one.parent_path().string()));
   OutputFolder folder;
   folder.path_ = path;
-  Result<UniqueFd> held = lock(path);
+  Result<UniqueFd> held = lock(path, patience);
   if (!held) return held.error();
   folder.lock_ = std::move(*held);
   const std::string merged = path + "/job.json";

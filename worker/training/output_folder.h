@@ -3,9 +3,22 @@
 #include "rendezvous/base/result.h"
 #include "rendezvous/base/unique_fd.h"
 
+#include <chrono>
+#include <functional>
 #include <string>
 
 namespace ddprun::training {
+
+/// How long a job waits for a folder that another one holds.
+struct FolderPatience {
+  /// That one is on this host: it may be ending, and write its last checkpoint before.
+  std::chrono::milliseconds here{30'000};
+  /// It is on another host, and may be gone with it: the server of a shared file system lets go of what a host had
+  /// locked when it has not heard of it for a minute and a half.
+  std::chrono::milliseconds elsewhere{120'000};
+  /// Told once what is waited for, of whom, and how long at most.
+  std::function<void(const std::string& words)> tell = [](const std::string& /*words*/) {};
+};
 
 /// The folder that a job writes into, held by one job at a time: by a lock on a file in it that the kernel lets go
 /// of with the process, however that ends. Rank 0 has it.
@@ -15,9 +28,10 @@ class OutputFolder {
 
   /// Makes the folder, locks it, and writes the merged job file there as job.json, unless that is the job file
   /// itself, `job_path`, which is a person's.
+  /// Blocks  while another job holds it, as long as `patience` says.
   /// Errors  kOs: it cannot be made or written; kConfig: another job writes there, with its host and process id.
   static Result<OutputFolder> open(const std::string& path, const std::string& job_path,
-                                   const std::string& merged_job);
+                                   const std::string& merged_job, const FolderPatience& patience);
 
   [[nodiscard]] const std::string& path() const { return path_; }
 

@@ -122,7 +122,6 @@ class Kills(JobTest):
             with self.subTest(number=number, how=how, backend=backend, precision=precision, ranks=ranks):
                 code = self.disturb(dice, job, output, how, ranks)
                 self.faults = {}
-                self.wait_until_alone()
                 done = self.run_job(job, f"/output_dir={output}", ranks=ranks)
                 from_step = re.search(r"resumed from \S+step-0*(\d+)\.pt", done.stdout)
                 print(f"{number}: {how}, {backend}, {precision}, {ranks} ranks: {code}, then from step "
@@ -218,11 +217,6 @@ class Kills(JobTest):
             if line.startswith(beginning):
                 break
         return said
-
-    def wait_until_alone(self):
-        """Workers end after their launcher was killed: the output folder is held as long as rank 0 lives."""
-        while any(self.workers()):
-            pass
 
 
 class OtherDisks(JobTest):

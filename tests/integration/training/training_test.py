@@ -391,17 +391,29 @@ class OutputFolders(JobTest):
         self.run_job(job, "/train/epochs=1")
         self.assertEqual(job.read_text(), before)
 
-    def test_the_second_job_in_an_output_folder_is_refused_and_names_the_first(self):
+    def endless_job(self):
+        """One that holds its output folder until it is told to stop, and the words of whoever waits for it."""
         job = self.job_file({"train": {"epochs": 100000}, "checkpoint": {"every_epochs": 0}})
         process = self.start(job)
         self.wait_for_line(process, "epoch")
-        first = self.workers()[0]
-        done = self.run_job(job, expect=78)
-        self.assertIn(f"another job writes to output folder {self.folder}/out: process {first} on {socket.gethostname()}; "
-                      "end that one, or set /output_dir to another place", done.stderr)
-        process.terminate()
-        self.finish(process, expect=128 + signal.SIGTERM)
-        self.run_job(job, "/train/max_steps=1")
+        return job, process, f"waiting for output folder {self.folder}/out, which process {self.workers()[0]} on {socket.gethostname()} holds"
+
+    def test_the_second_job_in_an_output_folder_waits_for_the_end_of_the_first(self):
+        job, first, waits = self.endless_job()
+        second = self.start(job, "/train/max_steps=1")
+        self.wait_for_line(second, waits)
+        first.terminate()
+        self.finish(first, expect=128 + signal.SIGTERM)
+        self.assertIn("resumed from out/checkpoints", self.finish(second, expect=0))
+
+    def test_a_job_that_waits_for_another_one_ends_at_a_signal(self):
+        job, first, waits = self.endless_job()
+        second = self.start(job)
+        self.wait_for_line(second, waits)
+        second.terminate()
+        self.finish(second, expect=128 + signal.SIGTERM)
+        first.terminate()
+        self.finish(first, expect=128 + signal.SIGTERM)
 
 
 class Steps(JobTest):
