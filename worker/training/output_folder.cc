@@ -14,6 +14,7 @@
 #include <cerrno>
 #include <filesystem>
 #include <fstream>
+#include <string_view>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -39,7 +40,7 @@ std::chrono::milliseconds patience_with(const std::string& holder, const FolderP
 }
 
 /// False: another job has it for longer than that. A file system without locks keeps nobody from training.
-bool wait_for_lock(int fd, const std::string& folder, const FolderPatience& patience) {
+bool wait_for_lock(int fd, const std::string& what, const FolderPatience& patience) {
   const TimePoint begin = BootClock::now();
   bool has_told = false;
   while (::flock(fd, LOCK_EX | LOCK_NB) != 0) {
@@ -50,8 +51,8 @@ bool wait_for_lock(int fd, const std::string& folder, const FolderPatience& pati
     // Who has just got it may not have written its name yet.
     if (!has_told && !holder.empty()) {
       has_told = true;
-      patience.tell(fmt::format("waiting for output folder {}, which {} holds, for up to {} s", folder,
-                                holder, std::chrono::ceil<std::chrono::seconds>(most).count()));
+      patience.tell(fmt::format("waiting for {}, which {} holds, for up to {} s", what, holder,
+                                std::chrono::ceil<std::chrono::seconds>(most).count()));
     }
     note_progress();
     std::this_thread::sleep_for(kPause);
@@ -60,16 +61,17 @@ bool wait_for_lock(int fd, const std::string& folder, const FolderPatience& pati
 }
 
 /// The name of the holder stays in the file when it ends; only the lock says whether it is still there.
-Result<UniqueFd> lock(const std::string& folder, const FolderPatience& patience) {
-  const std::string path = folder + "/.lock";
+/// `kind` is what the folder is called.
+Result<UniqueFd> hold(const std::string& folder, std::string_view kind, const FolderPatience& patience) {
+  const std::string path = fmt::format("{}/{}", folder, kLockFile);
+  const std::string what = fmt::format("{} {}", kind, folder);
   UniqueFd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
   if (!fd) return os_error("cannot open " + path, errno);
-  if (!wait_for_lock(fd.get(), folder, patience)) {
+  if (!wait_for_lock(fd.get(), what, patience)) {
     return Error(
         ErrorCode::kConfig,
-        fmt::format("another job writes to output folder {}: {}; end that one, or set /output_dir to "
-                    "another place",
-                    folder, content_of(fd.get())));
+        fmt::format("another job writes to {}: {}; end that one, or set /output_dir to another place", what,
+                    content_of(fd.get())));
   }
   const std::string me = who_am_i();
   if (::ftruncate(fd.get(), 0) != 0 || ::pwrite(fd.get(), me.data(), me.size(), 0) < 0)
@@ -85,6 +87,18 @@ std::vector<fs::path> missing_folders(const std::string& folder) {
        !fs::exists(path, error) && path.has_relative_path(); path = path.parent_path())
     missing.push_back(path);
   return missing;
+}
+
+/// The folder itself, wherever a link leads; none: there is no such folder, or nothing can be locked there.
+Result<UniqueFd> hold_checkpoints(const std::string& output, const FolderPatience& patience) {
+  const std::string named = output + "/checkpoints";
+  static_cast<void>(runtime::create_folders(named));
+  std::error_code error;
+  const fs::path real = fs::canonical(named, error);
+  if (error || fs::equivalent(real, output, error)) return UniqueFd();
+  Result<UniqueFd> held = hold(real.string(), "checkpoint folder", patience);
+  if (!held && held.error().code() == ErrorCode::kOs) return UniqueFd();
+  return held;
 }
 
 Result<void> write_job_file(const std::string& path, const std::string& text) {
@@ -112,9 +126,12 @@ Result<OutputFolder> OutputFolder::open(const std::string& path, const std::stri
   for (const fs::path& one : made) static_cast<void>(runtime::sync_folder(one.parent_path().string()));
   OutputFolder folder;
   folder.path_ = path;
-  Result<UniqueFd> held = lock(path, patience);
+  Result<UniqueFd> held = hold(path, "output folder", patience);
   if (!held) return held.error();
   folder.lock_ = std::move(*held);
+  Result<UniqueFd> checkpoints = hold_checkpoints(path, patience);
+  if (!checkpoints) return checkpoints.error();
+  folder.lock_of_checkpoints_ = std::move(*checkpoints);
   const std::string merged = path + "/job.json";
   if (fs::equivalent(merged, job_path, error)) return folder;
   if (Result<void> done = write_job_file(merged, merged_job); !done) return done.error();

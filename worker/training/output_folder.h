@@ -6,8 +6,12 @@
 #include <chrono>
 #include <functional>
 #include <string>
+#include <string_view>
 
 namespace ddprun::training {
+
+/// In each folder that a job holds, the file that is locked.
+inline constexpr std::string_view kLockFile = ".lock";
 
 /// How long a job waits for a folder that another one holds.
 struct FolderPatience {
@@ -20,15 +24,17 @@ struct FolderPatience {
   std::function<void(const std::string& words)> tell = [](const std::string& /*words*/) {};
 };
 
-/// The folder that a job writes into, held by one job at a time: by a lock on a file in it that the kernel lets go
-/// of with the process, however that ends. Rank 0 has it.
+/// The folder that a job writes into, held by one job at a time, as is the one of its checkpoints, wherever a link or a
+/// mount leads: by a lock on a file in each that the kernel lets go of with the process, however that ends. Rank 0 has
+/// them.
 class OutputFolder {
  public:
   OutputFolder() = default;
 
-  /// Makes the folder, locks it, and writes the merged job file there as job.json, unless that is the job file
-  /// itself, `job_path`, which is a person's.
-  /// Blocks  while another job holds it, as long as `patience` says.
+  /// Makes both, locks them, and writes the merged job file as job.json, unless that is the job file itself,
+  /// `job_path`, which is a person's. Where the one of the checkpoints cannot be made or written, whoever looks there
+  /// or writes one is told.
+  /// Blocks  while another job holds one of them, as long as `patience` says.
   /// Errors  kOs: it cannot be made or written; kConfig: another job writes there, with its host and process id.
   static Result<OutputFolder> open(const std::string& path, const std::string& job_path,
                                    const std::string& merged_job, const FolderPatience& patience);
@@ -37,7 +43,7 @@ class OutputFolder {
 
  private:
   std::string path_;
-  UniqueFd lock_;
+  UniqueFd lock_, lock_of_checkpoints_;
 };
 
 }  // namespace ddprun::training

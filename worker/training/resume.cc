@@ -2,6 +2,7 @@
 
 #include "worker/runtime/checkpoint/atomic_file.h"
 #include "worker/runtime/checkpoint/share_pt.h"
+#include "worker/training/output_folder.h"
 #include <ddprun/collectives.h>
 
 #include <fmt/format.h>
@@ -97,6 +98,8 @@ void set_aside(const std::string& folder, Console& console) {
   fs::rename(real, aside, error);
   if (error) return set_some_aside(checkpoints, folder, kWhich, console);
   fs::create_directories(real, error);  // a link to it leads there
+  // The job goes on holding what it has there.
+  fs::rename(fs::path(aside) / kLockFile, fs::path(real) / kLockFile, error);
   sync_move(real, aside);
   console.line(fmt::format("{} were moved to {}", kWhich, aside));
 }

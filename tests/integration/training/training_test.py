@@ -406,6 +406,23 @@ class OutputFolders(JobTest):
         self.finish(first, expect=128 + signal.SIGTERM)
         self.assertIn("resumed from out/checkpoints", self.finish(second, expect=0))
 
+    def test_jobs_whose_checkpoints_are_links_to_one_folder_write_there_one_after_the_other(self):
+        for output in ("one", "other"):
+            (self.folder / output).mkdir()
+            (self.folder / output / "checkpoints").symlink_to(self.folder / "shared")
+        (self.folder / "shared").mkdir()
+        self.run_job(self.job_file(), "/output_dir=one", "/train/max_steps=5")
+        # Which moves what is there aside, and has the folder that is then in its place.
+        first = self.start(self.job_file({"train": {"epochs": 100000}}), "/output_dir=one", "/resume=never")
+        self.wait_for_line(first, "epoch")
+        pid = self.workers()[0]
+        second = self.start(self.job_file(), "/output_dir=other", "/train/max_steps=1")
+        self.wait_for_line(second, f"waiting for checkpoint folder {self.folder}/shared, which process {pid} on ")
+        first.terminate()
+        self.finish(first, expect=128 + signal.SIGTERM)
+        self.assertIn("resumed from other/checkpoints", self.finish(second, expect=0))
+        self.assertEqual([path.name for path in (self.folder / "shared.old-1").glob("*.pt")], ["step-00000005.pt"])
+
     def test_a_job_that_waits_for_another_one_ends_at_a_signal(self):
         job, first, waits = self.endless_job()
         second = self.start(job)

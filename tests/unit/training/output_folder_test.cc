@@ -7,10 +7,12 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <vector>
 
+namespace fs = std::filesystem;
 using namespace std::chrono_literals;
 using ddprun::ErrorCode;
 using ddprun::Result;
@@ -20,7 +22,7 @@ using ddprun::training::OutputFolder;
 
 namespace {
 
-Result<OutputFolder> hold(const std::string& folder, const FolderPatience& patience = {.here = 0s}) {
+Result<OutputFolder> open_in(const std::string& folder, const FolderPatience& patience = {.here = 0s}) {
   return OutputFolder::open(folder, /*job_path=*/"", "{}", patience);
 }
 
@@ -28,9 +30,9 @@ Result<OutputFolder> hold(const std::string& folder, const FolderPatience& patie
 
 TEST_CASE("an output folder that another job holds is refused, and the job is named") {
   const TemporaryFolder temporary;
-  const auto first = hold(temporary.path());
+  const auto first = open_in(temporary.path());
   REQUIRE(first.has_value());
-  const auto second = hold(temporary.path());
+  const auto second = open_in(temporary.path());
   REQUIRE_FALSE(second.has_value());
   CHECK(second.error().code() == ErrorCode::kConfig);
   CHECK_THAT(second.error().message(),
@@ -40,14 +42,39 @@ TEST_CASE("an output folder that another job holds is refused, and the job is na
              Catch::Matchers::EndsWith("; end that one, or set /output_dir to another place"));
 }
 
+TEST_CASE("a job whose folder of checkpoints is a link to that of another job is refused") {
+  const TemporaryFolder temporary;
+  const auto first = open_in(temporary.file("one"));
+  REQUIRE(first.has_value());
+  fs::create_directory(temporary.file("other"));
+  fs::create_directory_symlink(temporary.file("one/checkpoints"), temporary.file("other/checkpoints"));
+  const auto second = open_in(temporary.file("other"));
+  REQUIRE_FALSE(second.has_value());
+  CHECK_THAT(second.error().message(),
+             Catch::Matchers::StartsWith("another job writes to checkpoint folder " +
+                                         temporary.file("one/checkpoints")));
+}
+
+TEST_CASE(
+    "a folder of checkpoints that is the output folder, or a link to nothing, keeps nobody from training") {
+  const TemporaryFolder temporary;
+  fs::create_directory(temporary.file("same"));
+  fs::create_directory_symlink(".", temporary.file("same/checkpoints"));
+  CHECK(open_in(temporary.file("same")).has_value());
+  fs::create_directory(temporary.file("none"));
+  fs::create_directory_symlink("nowhere", temporary.file("none/checkpoints"));
+  CHECK(open_in(temporary.file("none")).has_value());
+  CHECK_FALSE(fs::exists(temporary.file("none/nowhere")));
+}
+
 TEST_CASE("a job waits for the output folder of one that ends, and says once for whom") {
   const TemporaryFolder temporary;
-  std::optional<Result<OutputFolder>> first = hold(temporary.path());
+  std::optional<Result<OutputFolder>> first = open_in(temporary.path());
   std::vector<std::string> said;
-  const auto second = hold(temporary.path(), {.here = 10min, .tell = [&](const std::string& words) {
-                                                said.push_back(words);
-                                                first.reset();
-                                              }});
+  const auto second = open_in(temporary.path(), {.here = 10min, .tell = [&](const std::string& words) {
+                                                   said.push_back(words);
+                                                   first.reset();
+                                                 }});
   CHECK(second.has_value());
   REQUIRE(said.size() == 1);
   CHECK_THAT(said.front(),
