@@ -1,10 +1,12 @@
 #include "worker/training/strategy.h"
 
+#include "worker/training/buffers_part.h"
 #include "worker/training/rng.h"
 #include "worker/training/virtual_replicas.h"
 #include <ddprun/data_parallel.h>
 #include <ddprun/data_parallel_criterion.h>
 #include <ddprun/exception.h>
+#include <ddprun/module_view.h>
 
 #include <fmt/format.h>
 
@@ -21,7 +23,11 @@ using ModelPointer = std::shared_ptr<Model>;
 class Ddp final : public Strategy {
  public:
   Ddp(const Options& job, const Context& context, ModelPointer model)
-      : replica_(std::move(model), context, ddp_options(job.object("ddp"))) {}
+      : context_(context),
+        block_(rank_block(job, context)),
+        has_own_buffers_(context.world_size() > 1 && !job.object("ddp").flag("broadcast_buffers")),
+        model_(model),
+        replica_(std::move(model), context, ddp_options(job.object("ddp"))) {}
 
   at::Tensor loss(const Batch& batch, const Task& task) override {
     return task.loss(replica_.forward(batch.tensors[0]), batch);
@@ -29,12 +35,26 @@ class Ddp final : public Strategy {
   std::shared_ptr<void> no_sync() override {
     return std::shared_ptr<Replica::NoSync>(new Replica::NoSync(replica_.no_sync()));
   }
+  std::unique_ptr<SavedPart> buffers_part() override {
+    if (!has_own_buffers_ || view_of(*model_).buffers().empty()) return nullptr;
+    return std::make_unique<BuffersPart>(context_, block_, [this] { return BuffersByTurn{buffers()}; });
+  }
   void sync_buffers() override { replica_.sync_buffers(); }
   BucketOrder bucket_order() override { return replica_.bucket_order(); }
   void set_bucket_order(const BucketOrder& order) override { replica_.set_bucket_order(order); }
 
  private:
+  [[nodiscard]] std::vector<at::Tensor> buffers() const {
+    std::vector<at::Tensor> all;
+    for (const auto& [name, buffer] : view_of(*model_).buffers()) all.push_back(buffer);
+    return all;
+  }
+
   using Replica = DistributedDataParallel<ModelPointer>;
+  const Context& context_;
+  RankBlock block_;
+  bool has_own_buffers_;
+  ModelPointer model_;
   Replica replica_;
 };
 

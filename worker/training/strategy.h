@@ -48,7 +48,7 @@ class Strategy {
   virtual void sum_gradients(TimeSpent& /*time*/) {}
   /// The buffers of the ranks whose turn it is not, between two steps.
   [[nodiscard]] virtual std::vector<at::Tensor> buffers_aside() const { return {}; }
-  /// What is saved beside the model where ranks have running statistics of their own; null: nothing.
+  /// What is saved beside the model where ranks have buffers of their own; null: nothing.
   [[nodiscard]] virtual std::unique_ptr<SavedPart> buffers_part() { return nullptr; }
 
   /// Each rank's running statistics become rank 0's. Collective.

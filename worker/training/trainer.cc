@@ -117,7 +117,7 @@ void Trainer::restore(const PtDict& checkpoint) {
 std::vector<std::string> Trainer::take_over(const PtDict& checkpoint) {
   std::vector<std::string> anew = load_parts(checkpoint, saved_);
   if (std::count(anew.begin(), anew.end(), "ema") > 0) learner_.begin_average();
-  // Of a job without virtual ranks, whose ranks all begin with rank 0's.
+  // Of a job whose ranks all had rank 0's.
   if (std::erase(anew, "rank_buffers") > 0) learner_.spread_buffers();
   // The numbers of another task say nothing about this one.
   const std::vector<Metric> metrics = learner_.task().metrics();

@@ -2,7 +2,6 @@
 
 #include "worker/runtime/ddp/broadcast_bytes.h"
 #include "worker/runtime/ddp/replica_check.h"
-#include "worker/training/rank_bytes.h"
 #include <ddprun/collectives.h>
 #include <ddprun/exception.h>
 #include <ddprun/module_view.h>
@@ -13,7 +12,6 @@
 #include <torch/torch.h>
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 namespace ddprun::training {
@@ -28,25 +26,6 @@ void broadcast_all(const Group& group, const std::vector<at::Tensor>& tensors) {
   const torch::NoGradGuard no_grad;
   if (!tensors.empty() && group.size() > 1)
     c10d::broadcast_coalesced(group.process_group(), tensors, runtime::kBroadcastBytes, 0);
-}
-
-std::string bytes_of_all(const std::vector<at::Tensor>& tensors) {
-  std::string bytes;
-  for (const at::Tensor& tensor : tensors) {
-    const at::Tensor here = tensor.detach().cpu().contiguous();
-    bytes.append(static_cast<const char*>(here.const_data_ptr()), here.nbytes());
-  }
-  return bytes;
-}
-
-void take_bytes(const char* bytes, const std::vector<at::Tensor>& into) {
-  const torch::NoGradGuard no_grad;
-  for (const at::Tensor& tensor : into) {
-    at::Tensor here = at::empty(tensor.sizes(), tensor.options().device(at::kCPU));
-    if (here.nbytes() > 0) std::memcpy(here.mutable_data_ptr(), bytes, here.nbytes());
-    bytes += here.nbytes();
-    tensor.copy_(here);
-  }
 }
 
 /// Those that are trained.
@@ -69,30 +48,6 @@ std::vector<at::Tensor> tensors_of(const std::vector<ModuleView::Parameter>& par
   for (const ModuleView::Parameter& parameter : parameters) tensors.push_back(parameter.tensor);
   return tensors;
 }
-
-/// The running statistics of all ranks, where each has its own ("rank_buffers"). In a job of more or fewer ranks all
-/// begin with rank 0's, which are the model's.
-class BuffersPart final : public SavedPart {
- public:
-  BuffersPart(const Context& context, const RankBlock& block, VirtualReplicas& replicas)
-      : SavedPart("rank_buffers"), context_(context), block_(block), replicas_(replicas) {}
-  PtValue save() override { return bytes_of_ranks(context_, block_, replicas_.buffer_bytes()); }
-  void load(const PtValue& value) override {
-    const auto bytes = bytes_of_block(value, block_, key());
-    if (!bytes || !replicas_.set_buffer_bytes(*bytes)) replicas_.spread_buffers();
-  }
-  PtValue save_common() override { return {}; }
-  PtValue save_own() override { return list_of_block(replicas_.buffer_bytes()); }
-  void load_halves(const PtValue& /*common*/, const PtValue& own) override {
-    if (!replicas_.set_buffer_bytes(bytes_of_own(own, block_.count, key())))
-      throw Exception(ErrorCode::kCorrupt, "its running statistics are of another model");
-  }
-
- private:
-  const Context& context_;
-  RankBlock block_;
-  VirtualReplicas& replicas_;
-};
 
 }  // namespace
 
@@ -241,9 +196,13 @@ void VirtualReplicas::sync_buffers() {
   spread_buffers();
 }
 
-void VirtualReplicas::spread_buffers() {
-  for (std::size_t turn = 1; turn < aside_.size(); ++turn) copy_all(buffers_, aside_[turn]);
+BuffersByTurn VirtualReplicas::buffers_by_turn() const {
+  BuffersByTurn all = aside_;
+  all.front() = buffers_;
+  return all;
 }
+
+void VirtualReplicas::spread_buffers() { spread_first(buffers_by_turn()); }
 
 std::vector<at::Tensor> VirtualReplicas::buffers_aside() const {
   std::vector<at::Tensor> all;
@@ -254,22 +213,7 @@ std::vector<at::Tensor> VirtualReplicas::buffers_aside() const {
 
 std::unique_ptr<SavedPart> VirtualReplicas::buffers_part() {
   if (options_.broadcast_buffers || buffers_.empty()) return nullptr;
-  return std::make_unique<BuffersPart>(context_, block_, *this);
-}
-
-std::vector<std::string> VirtualReplicas::buffer_bytes() const {
-  std::vector<std::string> all{bytes_of_all(buffers_)};
-  for (std::size_t turn = 1; turn < aside_.size(); ++turn) all.push_back(bytes_of_all(aside_[turn]));
-  return all;
-}
-
-bool VirtualReplicas::set_buffer_bytes(const std::vector<std::string>& bytes) {
-  const std::size_t size = bytes_of_all(buffers_).size();
-  for (std::size_t turn = 0; turn < bytes.size(); ++turn) {
-    if (bytes[turn].size() != size) return false;
-    take_bytes(bytes[turn].data(), turn == 0 ? buffers_ : aside_[turn]);
-  }
-  return true;
+  return std::make_unique<BuffersPart>(context_, block_, [this] { return buffers_by_turn(); });
 }
 
 }  // namespace ddprun::training

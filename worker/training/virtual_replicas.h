@@ -2,13 +2,13 @@
 
 #include "worker/runtime/ddp/bucket_plan.h"
 #include "worker/training/bucket_sum.h"
+#include "worker/training/buffers_part.h"
 #include "worker/training/ready_order.h"
 #include "worker/training/strategy.h"
 #include <ddprun/module_view.h>
 
 #include <cstddef>
 #include <memory>
-#include <string>
 #include <vector>
 
 namespace ddprun::training {
@@ -37,13 +37,10 @@ class VirtualReplicas final : public Strategy {
   [[nodiscard]] BucketOrder bucket_order() override { return buckets_; }
   void set_bucket_order(const BucketOrder& order) override;
 
-  /// The buffers of each rank of this process, by turn. Between two steps.
-  [[nodiscard]] std::vector<std::string> buffer_bytes() const;
-  /// Takes back what buffer_bytes() gave. False when they are of other buffers.
-  [[nodiscard]] bool set_buffer_bytes(const std::vector<std::string>& bytes);
-
  private:
   void make_sums();
+  /// Between two steps.
+  [[nodiscard]] BuffersByTurn buffers_by_turn() const;
   /// The buckets of all steps after the first one, as rank 0's backward had it. Collective.
   void rebuild_buckets();
   /// By parameter, whether no rank has used it in this step. Collective.
