@@ -30,9 +30,9 @@ constexpr int kAnyKeep = 1;  // this directory is only read
 }  // namespace
 
 ResumePoint read_point(const std::string& path) {
-  Result<runtime::MappedFile> file = runtime::MappedFile::open(path);
+  Result<runtime::WholeFile> file = runtime::WholeFile::read(path);
   if (!file) throw Exception(file.error().code(), file.error().message());
-  ResumePoint point{.path = path, .file = std::make_shared<runtime::MappedFile>(std::move(*file))};
+  ResumePoint point{.path = path, .file = std::make_shared<runtime::WholeFile>(std::move(*file))};
   point.content = parse_pt(point.file->bytes(), path).as_dict();
   point.timeline = continued(point.content);
   return point;

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "worker/runtime/checkpoint/mapped_file.h"
+#include "worker/runtime/checkpoint/whole_file.h"
 #include "worker/training/console.h"
 #include "worker/training/timeline.h"
 #include <ddprun/checkpoint.h>
@@ -19,8 +19,8 @@ namespace ddprun::training {
 struct ResumePoint {
   std::string path;
   PtDict content;
-  Timeline timeline{};                          ///< of the checkpoints that follow; rank 0's counts
-  std::shared_ptr<runtime::MappedFile> file{};  ///< where it was read, for the other ranks
+  Timeline timeline{};                         ///< of the checkpoints that follow; rank 0's counts
+  std::shared_ptr<runtime::WholeFile> file{};  ///< its bytes, for the other ranks
 };
 
 /// Errors  Exception: kCorrupt, kNotFound, kOs.

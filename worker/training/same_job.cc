@@ -1,6 +1,6 @@
 #include "worker/training/same_job.h"
 
-#include "worker/runtime/checkpoint/mapped_file.h"
+#include "worker/runtime/checkpoint/whole_file.h"
 #include <ddprun/collectives.h>
 
 #include <fmt/format.h>
@@ -51,7 +51,7 @@ json describe(const DataSource& source) {
 
 /// What tells a file from another one, wherever it lies; or why it cannot be told.
 std::string content_in_words(const std::string& path) {
-  const Result<runtime::MappedFile> file = runtime::MappedFile::open(path);
+  const Result<runtime::WholeFile> file = runtime::WholeFile::read(path);
   if (!file) return file.error().message();
   const std::span<const std::byte> bytes = file->bytes();
   return fmt::format("{} bytes with the CRC-32 {:08x}", bytes.size(),

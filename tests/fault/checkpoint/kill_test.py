@@ -28,6 +28,7 @@ INJECTOR = None
 TIMES = 20
 SEED = random.randrange(10**6)
 ENOENT = 2
+EIO = 5
 ENOSPC = 28
 
 JOB = {
@@ -269,6 +270,18 @@ class Power(JobTest):
             with self.subTest(unsynced=unsynced):
                 self.run_until_power_fails("/output_dir=runs/mine", "/resume=never", unsynced=self.folder / unsynced)
                 self.assertEqual([path.name for path in self.checkpoints("runs/mine")], ["step-00000001.pt", "step-00000002.pt"])
+
+
+class BadBlocks(JobTest):
+    def test_a_checkpoint_that_the_disk_cannot_give_is_passed_over(self):
+        job = self.job_file({"checkpoint": {"every_steps": 10}})
+        self.run_job(job)
+        fault = {"LD_PRELOAD": str(INJECTOR), "FAULT_RANK": "0", "FAULT_AT": "read", "FAULT": str(EIO), "FAULT_PATH": "/step-00000030"}
+        plain = self.environment
+        self.environment = lambda: {**plain(), **fault}
+        done = self.run_job(job)
+        self.assertIn("resumed from out/checkpoints/step-00000020.pt", done.stdout)
+        self.assertRegex(done.stderr, "checkpoint of step 30 is passed over: cannot read .*/step-00000030.pt after 0 bytes: Input/output error")
 
 
 class FullDisk(JobTest):

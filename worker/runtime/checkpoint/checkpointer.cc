@@ -1,10 +1,10 @@
 #include "rendezvous/base/clock.h"
 #include "worker/runtime/checkpoint/best_checkpoints.h"
 #include "worker/runtime/checkpoint/live_folder.h"
-#include "worker/runtime/checkpoint/mapped_file.h"
 #include "worker/runtime/checkpoint/share_pt.h"
 #include "worker/runtime/checkpoint/staging.h"
 #include "worker/runtime/checkpoint/unfinished.h"
+#include "worker/runtime/checkpoint/whole_file.h"
 #include "worker/runtime/checkpoint/work_queue.h"
 #include "worker/runtime/throw_error.h"
 #include <ddprun/checkpointer.h>
@@ -181,17 +181,17 @@ std::optional<CheckpointDirectory::Loaded> Checkpointer::newest(
   State& state = *state_;
   const Group& group = state.group;
   std::optional<CheckpointDirectory::Loaded> loaded;
-  std::optional<runtime::MappedFile> file;
+  std::optional<runtime::WholeFile> file;
   fail_together(group, [&] {
     if (!state.writes()) return;
     drain();
     int damaged = 0;
     const auto read =
         [&](const CheckpointDirectory::Entry& entry) -> std::optional<CheckpointDirectory::Loaded> {
-      auto opened = runtime::value_or_throw(runtime::MappedFile::open(entry.path));
       try {
-        CheckpointDirectory::Loaded whole{entry, parse_pt(opened.bytes(), entry.path)};
-        file.emplace(std::move(opened));
+        auto content = runtime::value_or_throw(runtime::WholeFile::read(entry.path));
+        CheckpointDirectory::Loaded whole{entry, parse_pt(content.bytes(), entry.path)};
+        file.emplace(std::move(content));
         return whole;
       } catch (const Exception& exception) {
         if (exception.code() != ErrorCode::kCorrupt) throw;

@@ -8,7 +8,7 @@
 
 namespace ddprun::runtime {
 
-/// A file's bytes, mapped read-only.
+/// A file's bytes, mapped read-only: of one that this host has made and can make anew. Others are read (whole_file.h).
 class MappedFile {
  public:
   /// Errors  kNotFound, kOs; both name the file.

@@ -1,7 +1,7 @@
 #include "worker/runtime/checkpoint/atomic_file.h"
-#include "worker/runtime/checkpoint/mapped_file.h"
 #include "worker/runtime/checkpoint/pickle.h"
 #include "worker/runtime/checkpoint/unpickle.h"
+#include "worker/runtime/checkpoint/whole_file.h"
 #include "worker/runtime/checkpoint/zip_reader.h"
 #include "worker/runtime/checkpoint/zip_writer.h"
 #include <ddprun/pt_file.h>
@@ -15,8 +15,8 @@ namespace ddprun {
 namespace {
 
 using runtime::AtomicFile;
-using runtime::MappedFile;
 using runtime::Pickled;
+using runtime::WholeFile;
 using runtime::ZipReader;
 using runtime::ZipWriter;
 
@@ -79,7 +79,7 @@ void save_pt(const std::string& path, const PtValue& value) {
 }
 
 PtValue load_pt(const std::string& path) {
-  const Result<MappedFile> file = MappedFile::open(path);
+  const Result<WholeFile> file = WholeFile::read(path);
   if (!file) throw Exception(file.error().code(), file.error().message());
   return parse_pt(file->bytes(), path);
 }

@@ -2,7 +2,7 @@
 
 #include "worker/runtime/checkpoint/atomic_file.h"
 #include "worker/runtime/checkpoint/corrupt.h"
-#include "worker/runtime/checkpoint/mapped_file.h"
+#include "worker/runtime/checkpoint/whole_file.h"
 #include "worker/runtime/throw_error.h"
 #include <ddprun/exception.h>
 #include <ddprun/pt_file.h>
@@ -214,7 +214,7 @@ Result<PtDict> read_safetensors(std::span<const std::byte> content) {
 }
 
 PtValue load_pt_or_safetensors(const std::string& path) {
-  const MappedFile file = value_or_throw(MappedFile::open(path));
+  const WholeFile file = value_or_throw(WholeFile::read(path));
   if (!looks_like_safetensors(file.bytes())) return parse_pt(file.bytes(), path);
   Result<PtDict> state = read_safetensors(file.bytes());
   if (!state)

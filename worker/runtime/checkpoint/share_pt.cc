@@ -25,7 +25,7 @@ std::string share_bytes(const Group& group, std::span<const std::byte> bytes, in
   for (std::int64_t at = 0; at < size; at += kPieceBytes) {
     const std::int64_t count = std::min(kPieceBytes, size - at);
     if (is_source) {
-      // A file's mapping can only be read, and nobody writes to what is sent: on the CPU no copy is made of it.
+      // Nobody writes to what is sent: on the CPU no copy is made of it.
       auto* const begin = const_cast<std::byte*>(bytes.data() + at);
       broadcast(group, at::from_blob(begin, {count}, at::kByte).to(device), from_rank);
     } else {
