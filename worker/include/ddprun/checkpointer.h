@@ -65,6 +65,9 @@ struct SaveAs {
 ///     }
 ///     checkpoints.flush();
 ///
+/// The bits of a run that was never interrupted need more of it: bucket_order() of DistributedDataParallel, from three
+/// ranks on, and the state of generators that are not seeded by the step.
+///
 /// A file is whole or not there (save_pt), and torch.load opens it. One that is damaged later is passed over
 /// for the one before.
 /// Memory   two copies of the state on rank 0's host, made by the first two calls of save() and used from
