@@ -173,7 +173,6 @@ void VirtualReplicas::rebuild_buckets() {
     if (c == ';') rebuilt.push_back(std::exchange(bucket, {}));
   }
   set_bucket_order(rebuilt);
-  are_buckets_final_ = true;
 }
 
 void VirtualReplicas::set_bucket_order(const BucketOrder& order) {
@@ -188,6 +187,7 @@ void VirtualReplicas::set_bucket_order(const BucketOrder& order) {
     }
   }
   buckets_ = order;
+  are_buckets_final_ = true;
   make_sums();
 }
 

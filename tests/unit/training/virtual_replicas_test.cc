@@ -37,6 +37,15 @@ class Scale final : public Model {
   at::Tensor forwards_;
 };
 
+class Two final : public Model {
+ public:
+  Two() : linear_(register_module("linear", torch::nn::Linear(2, 1))) {}
+  at::Tensor forward(at::Tensor input) override { return linear_(input); }
+
+ private:
+  torch::nn::Linear linear_;
+};
+
 class Sparse final : public Model {
  public:
   Sparse()
@@ -105,6 +114,23 @@ TEST_CASE("buffers of all ranks of a process survive their checkpoint") {
   of_two_ranks.items = {saved.as_sequence()[1], saved.as_sequence()[2]};
   part->load(of_two_ranks);
   CHECK(aside[0].item<std::int64_t>() == 0);
+}
+
+TEST_CASE("buckets that a checkpoint had are kept, whatever order the next backward has") {
+  const Context context = alone();
+  Generators generators(at::kCPU, 3);
+  VirtualReplicas replicas(Options(kThreeRanks), context, std::make_shared<Two>(), generators);
+  const BucketOrder two_buckets{{0}, {1}};
+  replicas.set_bucket_order(two_buckets);
+  for (std::size_t turn = 0; turn < 3; ++turn) {
+    replicas.begin_turn(turn);
+    replicas.loss(Batch{{at::ones({2, 2})}, 2}, Mean()).backward();
+    replicas.end_turn(turn);
+  }
+  const KernelClock clock;
+  TimeSpent time(clock);
+  replicas.sum_gradients(time);
+  CHECK(replicas.bucket_order() == two_buckets);
 }
 
 TEST_CASE("a parameter without a gradient, and a sparse gradient, are refused with their names") {
