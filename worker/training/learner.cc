@@ -181,10 +181,13 @@ class ParameterEntries {
     find();
   }
   const PtDict& now() {
-    if (may_be_replaced_) find();
+    look_again();
     return entries_;
   }
-  /// Of those that now() has given.
+  void look_again() {
+    if (may_be_replaced_) find();
+  }
+  /// Of those that there were at the last look.
   [[nodiscard]] bool contains(const std::string& name) const { return names_.contains(name); }
 
  private:
@@ -207,7 +210,7 @@ class ModelPart final : public StateDictPart<torch::nn::Module> {
       : StateDictPart("model", model, /*is_essential=*/true), model_(model), parameters_(model, is_foreign) {}
   PtValue save_common() override { return parameters_.now(); }
   PtValue save_own() override {
-    static_cast<void>(parameters_.now());
+    parameters_.look_again();
     PtDict buffers;
     for (const auto& item : model_.named_buffers()) {
       if (!parameters_.contains(item.key())) buffers.add(item.key(), item.value());
