@@ -63,6 +63,10 @@ MemoryMarks parse_marks(std::string_view text) {
   return marks;
 }
 
+const c10::StorageImpl* storage_of(const at::Tensor& tensor) {
+  return tensor.storage().unsafeGetStorageImpl();
+}
+
 bool has(const std::vector<MemoryMark>& marks, const MemoryMark& mark) {
   return std::find(marks.begin(), marks.end(), mark) != marks.end();
 }
@@ -140,18 +144,17 @@ void MemoryCheckpoints::confirm() {
   if (!is_broken_) confirm_own();
 }
 
-void MemoryCheckpoints::watch(Tensors updated) {
-  watched_ = std::move(updated);
-  versions_.clear();
-  for (const at::Tensor& tensor : watched_) versions_.push_back(tensor._version());
+void MemoryCheckpoints::watch(const Tensors& updated) {
+  watched_.clear();
+  for (const at::Tensor& tensor : updated)
+    watched_.push_back({.tensor = tensor, .version = tensor._version(), .storage = storage_of(tensor)});
 }
 
 void MemoryCheckpoints::save_own(std::int64_t step, const Timeline& line, PtDict own) {
   if (is_broken_) return;
-  for (std::size_t i = 0; i < watched_.size(); ++i) {
-    const at::Tensor& tensor = watched_[i];
-    if (versions_[i] == tensor._version()) continue;
-    if (!restless_.insert(tensor.storage().unsafeGetStorageImpl()).second) continue;
+  for (const auto& [tensor, version, storage] : watched_) {
+    if (version == tensor._version() && storage == storage_of(tensor)) continue;
+    if (!restless_.insert(storage_of(tensor)).second) continue;
     if (!files_.tensors.place_of(tensor.storage().data())) continue;
     files_.common.clear();  // which it was a part of
     files_.tensors.release(tensor);
@@ -166,19 +169,19 @@ void MemoryCheckpoints::begin_update() { files_.common.clear(); }
 MemoryCheckpoints::Tensors MemoryCheckpoints::to_adopt(const Tensors& updated) const {
   Tensors calm;
   for (const at::Tensor& tensor : updated) {
-    if (!files_.tensors.would_adopt(tensor) || restless_.contains(tensor.storage().unsafeGetStorageImpl()))
-      continue;
+    if (!files_.tensors.would_adopt(tensor) || restless_.contains(storage_of(tensor))) continue;
     const bool was_watched = std::any_of(watched_.begin(), watched_.end(),
-                                         [&](const at::Tensor& one) { return one.is_same(tensor); });
+                                         [&](const Watched& one) { return one.tensor.is_same(tensor); });
     if (was_watched) calm.push_back(tensor);
   }
   return calm;
 }
 
-void MemoryCheckpoints::save_common(std::int64_t step, const Timeline& line, PtDict common, Tensors updated) {
+void MemoryCheckpoints::save_common(std::int64_t step, const Timeline& line, PtDict common,
+                                    const Tensors& updated) {
   if (is_broken_) return;
   check(files_.tensors.adopt(to_adopt(updated)));
-  watch(std::move(updated));
+  watch(updated);
   check(files_.common.write(label_of(step, line), std::move(common), &files_.tensors));
   files_.common.confirm();
 }

@@ -86,14 +86,15 @@ class MemoryCheckpoints {
   using Tensors = std::vector<at::Tensor>;
 
   /// Before the first step: what an update changes from now on, `updated`.
-  void watch(Tensors updated);
-  /// What something else has changed since the step before, a forward for instance, is copied from now on.
+  void watch(const Tensors& updated);
+  /// What something else has changed since the step before, or put in its place, a forward for instance, is copied from
+  /// now on.
   void save_own(std::int64_t step, const Timeline& line, PtDict own);
   /// The common half changes from here on.
   void begin_update();
   /// It is whole again. What was not changed since it was `updated` the last time, but by this update, moves there. It
   /// is watched until the next call.
-  void save_common(std::int64_t step, const Timeline& line, PtDict common, Tensors updated);
+  void save_common(std::int64_t step, const Timeline& line, PtDict common, const Tensors& updated);
   /// Both, of the step that find_after() has found, on every rank: then it has the half that all have in common on
   /// each of them again. Collective.
   void save_found(const Timeline& line, const RankState& state);
@@ -124,6 +125,13 @@ class MemoryCheckpoints {
   [[nodiscard]] Tensors to_adopt(const Tensors& updated) const;
   [[nodiscard]] std::string label_of(std::int64_t step, const Timeline& line) const;
 
+  /// What the last update has changed.
+  struct Watched {
+    at::Tensor tensor;
+    std::int64_t version = 0;                   ///< how often it had been changed then
+    const c10::StorageImpl* storage = nullptr;  ///< that it had then
+  };
+
   struct Files {
     std::array<runtime::KeptFile, 2> own;
     runtime::KeptFile common;
@@ -138,9 +146,8 @@ class MemoryCheckpoints {
   std::size_t next_ = 0;  ///< of files_.own, the one that is written next
   bool is_broken_ = false;
   std::optional<std::int64_t> found_step_;
-  int found_on_ = 0;                            ///< the rank whose common half all took
-  Tensors watched_;                             ///< what the last update has changed
-  std::vector<std::int64_t> versions_;          ///< of each of these, how often it had been changed then
+  int found_on_ = 0;  ///< the rank whose common half all took
+  std::vector<Watched> watched_;
   std::set<const c10::StorageImpl*> restless_;  ///< those of tensors that not only updates change
 };
 

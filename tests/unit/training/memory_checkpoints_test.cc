@@ -1,7 +1,17 @@
 #include "worker/training/memory_checkpoints.h"
 
+#include "rendezvous/base/env_contract.h"
+#include "rendezvous/base/unique_fd.h"
 #include "tests/support/catch.h"
 
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <torch/torch.h>
+
+#include <array>
+
+using ddprun::PtDict;
+using ddprun::training::MemoryCheckpoints;
 using ddprun::training::MemoryMark;
 using ddprun::training::MemoryMarks;
 using ddprun::training::newest_of_all;
@@ -20,7 +30,49 @@ std::optional<MemoryMark> in_place(const std::vector<MemoryMarks>& by_rank) {
   return newest_of_all(by_rank, /*in_place=*/true);
 }
 
+/// What a launcher holds for a rank.
+class HeldMemory {
+ public:
+  HeldMemory() {
+    for (ddprun::UniqueFd& file : files_)
+      file = ddprun::UniqueFd(::memfd_create(ddprun::kKeptMemoryName, MFD_CLOEXEC));
+  }
+  [[nodiscard]] std::string names() const {
+    std::string names;
+    for (const ddprun::UniqueFd& file : files_)
+      names += (names.empty() ? "/proc/self/fd/" : " /proc/self/fd/") + std::to_string(file.get());
+    return names;
+  }
+  [[nodiscard]] std::size_t bytes_of_tensors() const {
+    struct stat status {};
+    REQUIRE(::fstat(files_.back().get(), &status) == 0);
+    return static_cast<std::size_t>(status.st_size);
+  }
+
+ private:
+  std::array<ddprun::UniqueFd, ddprun::kKeptFiles> files_;
+};
+
 }  // namespace
+
+TEST_CASE("weights that a forward puts in the place of others take no more memory with each step") {
+  const ddprun::Context context =
+      ddprun::init({.backend = "shm", .device = "cpu", .log = [](const std::string&) {}});
+  const HeldMemory held;
+  MemoryCheckpoints memory(context, held.names(), "{}", /*in_place=*/true);
+  at::Tensor weight = at::zeros({4096});
+  memory.watch({weight});
+  for (std::int64_t step = 1; step <= 20; ++step) {
+    if (step > 5) weight.set_data(weight.clamp(-3, 3));
+    memory.save_own(step, {}, {});
+    memory.begin_update();
+    weight.add_(1);
+    PtDict common;
+    common.set("weight", weight);
+    memory.save_common(step, {}, std::move(common), {weight});
+  }
+  CHECK(held.bytes_of_tensors() == weight.nbytes());
+}
 
 TEST_CASE("of what ranks have in memory, the last step that all of them have counts") {
   const MemoryMark six = mark("a", 6), seven = mark("a", 7), eight = mark("a", 8);
