@@ -1,5 +1,6 @@
 #include "tests/support/catch.h"
 #include "tests/unit/checkpoint/no_descriptors.h"
+#include "tests/unit/checkpoint/no_locks.h"
 #include "tests/unit/checkpoint/temporary_folder.h"
 #include "worker/runtime/checkpoint/atomic_file.h"
 #include "worker/runtime/checkpoint/live_folder.h"
@@ -12,6 +13,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
@@ -22,6 +24,7 @@
 
 using namespace ddprun;
 using ddprun::testing::NoDescriptors;
+using ddprun::testing::NoLocks;
 using ddprun::testing::TemporaryFolder;
 
 namespace {
@@ -153,6 +156,19 @@ TEST_CASE("what a killed writer left is no checkpoint and goes with the next sav
   CHECK(directory.list().empty());
   directory.save(1, 1);
   CHECK_FALSE(std::filesystem::exists(leftover));
+}
+
+TEST_CASE("where there are no locks, half a checkpoint that nobody has written to for a day is removed") {
+  const TemporaryFolder folder;
+  const std::string old = folder.file(".step-00000008.pt.ddprun-0123abcd.tmp");
+  const std::string fresh = folder.file(".step-00000009.pt.ddprun-0123abcd.tmp");
+  for (const std::string& path : {old, fresh}) std::ofstream(path) << "half";
+  std::filesystem::last_write_time(old,
+                                   std::filesystem::file_time_type::clock::now() - std::chrono::hours(25));
+  const NoLocks there_are_none;
+  CheckpointDirectory(folder.path(), 1).save(1, 1);
+  CHECK_FALSE(std::filesystem::exists(old));
+  CHECK(std::filesystem::exists(fresh));
 }
 
 TEST_CASE("what somebody is writing into a checkpoint directory is nobody's leftover") {

@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <ctime>
 #include <filesystem>
 #include <string_view>
 #include <system_error>
@@ -24,6 +25,7 @@ constexpr std::string_view kMark = ".ddprun-";
 constexpr std::size_t kDigits = 8;
 constexpr std::string_view kSuffix = ".tmp";
 constexpr int kMostNames = 100;
+constexpr std::time_t kLongUntouchedS = 24 * 3600;
 constexpr std::size_t kPiece = std::size_t{8} << 20U;
 
 struct Place {
@@ -74,12 +76,18 @@ bool is_lost(int fd, const std::string& path) {
   return ::fstat(fd, &mine) == 0 && (there.st_ino != mine.st_ino || there.st_dev != mine.st_dev);
 }
 
+/// Where there are no locks: whoever still writes has written since.
+bool is_long_untouched(const struct stat& status) {
+  return std::time(nullptr) - status.st_mtime > kLongUntouchedS;
+}
+
 void remove_if_left(const std::string& path) {
   // For writing, which a lock that a server of NFS holds asks for; not waiting for the other end of a FIFO.
   const UniqueFd fd(::open(path.c_str(), O_RDWR | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC));
   struct stat status {};
   if (!fd || ::fstat(fd.get(), &status) != 0 || !S_ISREG(status.st_mode)) return;
-  if (try_lock(fd.get())) ::unlink(path.c_str());
+  const bool is_nobodys = try_lock(fd.get()) || (errno != EWOULDBLOCK && is_long_untouched(status));
+  if (is_nobodys) ::unlink(path.c_str());
 }
 
 /// `name`: of the file that they were to become; empty: whichever.

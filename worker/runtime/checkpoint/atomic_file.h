@@ -15,7 +15,7 @@ namespace ddprun::runtime {
 /// at a time: the last to commit wins.
 ///
 /// As long as it lives it holds an flock on what it writes, by which remove_leftovers_in() knows it from what a killed
-/// process has left. Where a file system has no locks it writes without, and what is left there stays.
+/// process has left. Where a file system has no locks it writes without.
 class AtomicFile {
  public:
   static Result<AtomicFile> create(const std::string& path);
@@ -51,10 +51,10 @@ Result<void> sync_folder(const std::string& folder);
 /// A path in the folder of `path` for what will be renamed to it: `.<name>.ddprun-<8 random hex digits>.tmp`.
 std::string temporary_beside(const std::string& path);
 
-/// Removes what killed processes have left of the AtomicFiles in `folder`, or of the AtomicFile `path` alone: files
-/// of temporary_beside() whose lock is free, so those of live writers stay. What cannot be opened, locked or removed
-/// stays, too. Where a mount keeps locks to each host (NFS with local_lock) only the writers of this host are known
-/// to live.
+/// Removes what killed processes have left of the AtomicFiles in `folder`, or of the AtomicFile `path` alone: files of
+/// temporary_beside() whose lock is free, so those of live writers stay; where a file system has no locks, those that
+/// nobody has written to for a day. What cannot be opened or removed stays, too. Where a mount keeps locks to each host
+/// (NFS with local_lock) only the writers of this host are known to live.
 void remove_leftovers_in(const std::string& folder);
 void remove_leftovers_of(const std::string& path);
 
