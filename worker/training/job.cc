@@ -5,6 +5,7 @@
 #include "rendezvous/base/printable.h"
 #include "rendezvous/base/restart_cause.h"
 #include "worker/models/summary.h"
+#include "worker/runtime/process/memory/freed_memory.h"
 #include "worker/tasks/sample_text.h"
 #include "worker/training/console.h"
 #include "worker/training/console_observer.h"
@@ -381,6 +382,7 @@ class Job {
     }
     memory.reset();  // as large as the model and the optimizer
     resume.reset();
+    if (is_resumed) runtime::release_freed_memory();
     if (trainer && !trouble) {
       try {
         trainer->check();

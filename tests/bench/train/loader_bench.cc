@@ -3,7 +3,7 @@
 
 #include "worker/data/loader.h"
 #include "worker/data/registry.h"
-#include "worker/runtime/process/memory/pool_allocator.h"
+#include "worker/runtime/process/memory/freed_memory.h"
 #include <ddprun/trainer/options.h>
 #include <ddprun/trainer/registry.h>
 
@@ -46,7 +46,7 @@ double images_per_second(const DataSource& source, std::int64_t batches) {
 
 int run(const char* path) {
   torch::set_num_threads(1);
-  runtime::use_pool_for_cpu_tensors();  // as init() does in a worker
+  runtime::keep_freed_memory();  // as init() does in a worker
   std::map<std::string, DataSplits> sources;
   std::ifstream commands(path);
   for (std::string line; std::getline(commands, line);) {

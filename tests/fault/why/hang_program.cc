@@ -215,7 +215,7 @@ int main(int count, char** words) {
   if (count != 3) return 2;
   const std::string hang = words[1];
   const int culprit = std::atoi(words[2]);
-  const ddprun::Context context = ddprun::init({.pool_cpu_memory = false});
+  const ddprun::Context context = ddprun::init({.keep_freed_memory = false});
   Job job{context, context.process_group()};
   const bool is_culprit = context.rank() == culprit;
   if (hang == "uneven_inputs") uneven_inputs(job);

@@ -21,9 +21,9 @@ struct InitOptions {
   std::string device = "auto";
   /// How long a collective may take, and how long the ranks wait for each other at the start.
   std::chrono::milliseconds timeout{std::chrono::minutes(30)};
-  /// Keep the memory of large CPU tensors from step to step, in huge pages, rather than give it back to the
-  /// kernel and get it anew.
-  bool pool_cpu_memory = true;
+  /// Keep the memory of CPU tensors from step to step, rather than give it back to the kernel and get it anew: malloc
+  /// of the whole process keeps up to a gigabyte. What GLIBC_TUNABLES says of malloc counts.
+  bool keep_freed_memory = true;
   /// Receives one line saying which backend was chosen and why. Empty: rank 0 prints it to stderr.
   std::function<void(const std::string& line)> log;
 };

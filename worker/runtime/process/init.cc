@@ -4,7 +4,7 @@
 #include "worker/runtime/comm/gpu/plugin.h"
 #include "worker/runtime/comm/join_world.h"
 #include "worker/runtime/comm/placement.h"
-#include "worker/runtime/process/memory/pool_allocator.h"
+#include "worker/runtime/process/memory/freed_memory.h"
 #include "worker/runtime/throw_error.h"
 #include <ddprun/init.h>
 
@@ -111,7 +111,7 @@ void report(const Context::State& state, const InitOptions& options) {
 }  // namespace
 
 Context init(const InitOptions& options) {
-  if (options.pool_cpu_memory) runtime::use_pool_for_cpu_tensors();
+  if (options.keep_freed_memory) runtime::keep_freed_memory();
   auto state = std::make_shared<Context::State>();
   state->is_launched = is_launched(process_env);
   if (state->is_launched) {
