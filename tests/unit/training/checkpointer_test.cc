@@ -7,13 +7,14 @@
 #include <ddprun/init.h>
 #include <ddprun/pt_file.h>
 
-#include <ATen/record_function.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <torch/torch.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <bit>
 #include <cmath>
 #include <filesystem>
@@ -134,35 +135,38 @@ TEST_CASE("work that waits may be given up, but for what was to be kept and what
 
 namespace {
 
-/// The thread that writes checkpoints comes as far as its first tensor, and waits there to be let on.
+/// The thread that writes checkpoints comes as far as its first fsync, and waits there to be let on.
 class SlowWriter {
  public:
   SlowWriter() {
     training_ = std::this_thread::get_id();
     let_on_ = {};
     is_let_on_ = let_on_.get_future().share();
-    handle_ = at::addGlobalCallback(at::RecordFunctionCallback(&wait).scopes({at::RecordScope::FUNCTION}));
+    is_there_ = true;
   }
-  ~SlowWriter() { at::removeCallback(handle_); }
+  ~SlowWriter() { is_there_ = false; }
   SlowWriter(const SlowWriter&) = delete;
   SlowWriter& operator=(const SlowWriter&) = delete;
 
   void let_on() { let_on_.set_value(); }
-
- private:
-  static std::unique_ptr<at::ObserverContext> wait(const at::RecordFunction& /*operation*/) {
-    if (std::this_thread::get_id() != training_) is_let_on_.wait();
-    return nullptr;
+  static void wait() {
+    if (is_there_ && std::this_thread::get_id() != training_) is_let_on_.wait();
   }
 
-  // A callback of libtorch's is a function without a state.
+ private:
+  inline static std::atomic<bool> is_there_ = false;
   inline static std::thread::id training_;
   inline static std::promise<void> let_on_;
   inline static std::shared_future<void> is_let_on_;
-  at::CallbackHandle handle_{};
 };
 
 }  // namespace
+
+/// In place of libc's, also for the library.
+extern "C" int fsync(int fd) {
+  SlowWriter::wait();
+  return static_cast<int>(::syscall(SYS_fsync, fd));
+}
 
 TEST_CASE("the last checkpoint waits for the one that is being written, and for no other") {
   const TemporaryFolder folder;
@@ -171,8 +175,7 @@ TEST_CASE("the last checkpoint waits for the one that is being written, and for 
   Checkpointer checkpoints(init(), {.folder = folder.path(),
                                     .keep_best = 1,
                                     .on_saved = [&](const auto& one) { saved.push_back(one.step); }});
-  // Of a transposed tensor the writer makes a copy, by an operation of ATen, in which it is held up.
-  const PtDict state = state_of(torch::zeros({3, 2}).t());
+  const PtDict state = state_of(torch::zeros({3}));
   checkpoints.save(1, state, {.newest = false, .best = 0.5});
   checkpoints.save(2, state);
   checkpoints.save(3, state_of(torch::ones({3})), {.is_last = true});
