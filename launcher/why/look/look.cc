@@ -136,10 +136,13 @@ class Looker {
     say();
   }
 
+  /// But over those to the store: who asks it again and again for a key gets on with nothing.
   void count_what_moved(const std::map<std::string, Received>& second) {
+    const std::string store = ":" + variable_of(pid_, "MASTER_PORT");
     for (const auto& [inode, now] : second) {
+      own_connections_.insert(inode);
       const auto before = received_first_.find(inode);
-      if (before == received_first_.end()) continue;
+      if (before == received_first_.end() || (store.size() > 1 && now.remote.ends_with(store))) continue;
       for (Connection& connection : facts_.connections) {
         if (connection.local != now.local || connection.remote != now.remote) continue;
         connection.came = now.bytes - before->second.bytes;
@@ -148,12 +151,12 @@ class Looker {
     }
   }
 
-  /// Over its TCP connections, in both directions.
-  [[nodiscard]] std::uint64_t moved_by(pid_t pid) const {
+  /// Over a child's TCP connections, in both directions, but those that it has inherited.
+  [[nodiscard]] std::uint64_t moved_by(pid_t child) const {
     std::uint64_t bytes = 0;
-    for (const auto& [inode, now] : connections_of(pid, received_)) {
+    for (const auto& [inode, now] : connections_of(child, received_)) {
       const auto before = received_first_.find(inode);
-      if (before == received_first_.end()) continue;
+      if (before == received_first_.end() || own_connections_.contains(inode)) continue;
       bytes += now.bytes - before->second.bytes + now.acknowledged - before->second.acknowledged;
     }
     return bytes;
@@ -284,6 +287,7 @@ class Looker {
   std::vector<ChildLook> child_looks_;
   std::map<std::string, Received> received_first_;  ///< of all connections here, at the first look
   std::map<std::string, Received> received_;        ///< at the second
+  std::set<std::string> own_connections_;           ///< the rank's, by their inodes
   RankFacts facts_;
 };
 

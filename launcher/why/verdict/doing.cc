@@ -284,7 +284,10 @@ std::optional<Activity> nccl_activity(const RankFacts& facts, double percent) {
                                                           "EventSynchronize", "CtxSynchronize"};
   if (is_in_synchronize || std::any_of(kWaits.begin(), kWaits.end(),
                                        [&](std::string_view name) { return has_main_native(facts, name); }))
-    return Activity{Doing::kWaitsForGpu, fmt::format("waits for the GPU ({:.0f} % of a CPU)", percent), {}};
+    return Activity{.doing = Doing::kWaitsForGpu,
+                    .words = fmt::format("waits for the GPU ({:.0f} % of a CPU)", percent),
+                    .frames = {},
+                    .is_in_synchronize = true};
   const std::vector<Collective> open = pending(facts.recorder);
   if (std::any_of(open.begin(), open.end(), [](const Collective& entry) { return entry.backend == kNccl; }))
     return Activity{
@@ -470,9 +473,14 @@ bool is_idle(const PythonThread& thread) {
 /// For whom a main thread that waits for a lock may wait: a thread that is at something, else its processes.
 std::string helpers_words(const RankFacts& facts) {
   const PythonThread* const main = main_python(facts);
-  const auto at_work =
-      std::find_if(facts.python.begin(), facts.python.end(),
-                   [&](const PythonThread& thread) { return &thread != main && !is_idle(thread); });
+  const auto is_at_work = [&](const PythonThread& thread) { return &thread != main && !is_idle(thread); };
+  // Libraries have threads of their own that wait for ever: one that is in the program itself says more.
+  auto at_work = std::find_if(facts.python.begin(), facts.python.end(), [&](const PythonThread& thread) {
+    return is_at_work(thread) && std::any_of(thread.frames.begin(), thread.frames.end(),
+                                             [](const Frame& frame) { return !is_library(frame.file); });
+  });
+  if (at_work == facts.python.end())
+    at_work = std::find_if(facts.python.begin(), facts.python.end(), is_at_work);
   if (at_work != facts.python.end()) {
     const Frame frame = shown_frames(at_work->frames).front();
     const std::string line(trim_blanks(frame.source));

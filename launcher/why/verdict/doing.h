@@ -43,6 +43,8 @@ struct Activity {
   /// The places to show, the innermost first: of the program itself where it is known.
   std::vector<Frame> frames;
   bool is_in_open = false;  ///< in a collective or message that was recorded and has not ended
+  /// It does nothing but wait for the GPU: it is in a call that returns when that is done.
+  bool is_in_synchronize = false;
 };
 
 /// Whether it waits for other ranks, or is busy and in what they alone can end: who waits for its GPU spins, and so

@@ -376,7 +376,9 @@ Ranks Scene::waiting_or_spinning() const {
   Ranks found = ranks_that(waits);
   for (const int rank : ranks_that([](Doing doing) { return doing == Doing::kWaitsForGpu; })) {
     const std::vector<Collective> open = pending(facts(rank).recorder);
-    if (!open.empty() && open.front().backend == kNccl) found.insert(rank);
+    // A message may have been begun long before it is waited for.
+    const bool may_be_early = !open.empty() && open.front().is_peer && !activity(rank).is_in_synchronize;
+    if (!open.empty() && open.front().backend == kNccl && !may_be_early) found.insert(rank);
   }
   return found;
 }

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
@@ -54,12 +55,13 @@ Arrivals arrivals_of(const SomeRanks& ranks) {
   return found;
 }
 
-/// Of one long pause the mean is not the usual.
-double median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
+double sum(const std::vector<double>& values) { return std::accumulate(values.begin(), values.end(), 0.0); }
+
+/// The mean of all but the largest: one long pause is not what is usual.
+double usual(const std::vector<double>& values) {
+  if (values.size() < 2) return 0;
+  return (sum(values) - *std::max_element(values.begin(), values.end())) /
+         static_cast<double>(values.size() - 1);
 }
 
 Straggler straggler_among(const SomeRanks& ranks, std::int64_t now_ns) {
@@ -70,14 +72,15 @@ Straggler straggler_among(const SomeRanks& ranks, std::int64_t now_ns) {
   std::vector<double> distances;
   for (std::size_t i = 1; i < found.lasts.size(); ++i)
     distances.push_back(static_cast<double>(found.lasts[i] - found.lasts[i - 1]) * kSecondsInANanosecond);
-  const double distance = median(distances);
+  const double distance = sum(distances) / static_cast<double>(distances.size());
+  const double longest = *std::max_element(distances.begin(), distances.end());
   // What was slow before says nothing of a job that does not get on.
   constexpr double kShort = 1.5, kPatience = 2;
   const double silent = static_cast<double>(now_ns - found.lasts.back()) * kSecondsInANanosecond;
-  if (silent > std::max(kShort, kPatience * distance)) return {};
+  if (silent > std::max(kShort, kPatience * longest)) return {};
   constexpr double kMostTimes = 0.6, kShare = 0.2, kNoticeable = 0.02;
   for (const auto& [rank, times] : found.times_last) {
-    const double late = median(found.lateness[rank]);
+    const double late = usual(found.lateness[rank]);
     if (static_cast<double>(times) / count < kMostTimes || late < kNoticeable || late < kShare * distance)
       continue;
     return {.rank = rank, .late_s = late, .share = distance > 0 ? std::min(1.0, late / distance) : 0};
@@ -91,7 +94,8 @@ std::map<int, double> lateness_of(const JobPicture& picture) {
   if (picture.asks_others) return {};
   Arrivals found = arrivals_of(all_of(picture));
   std::map<int, double> lateness;
-  for (const auto& [rank, times] : found.lateness) lateness[rank] = median(times);
+  for (const auto& [rank, times] : found.lateness)
+    lateness[rank] = sum(times) / static_cast<double>(times.size());
   return lateness;
 }
 

@@ -137,7 +137,9 @@ class Court {
     const bool all_spin = scene_.ranks_that(waits).empty();
     const double waited = scene_.waited_by(waiting);
     if (all_spin && scene_.is_usual(waited)) return false;
-    const bool may_compute = all_spin && waited < kQueueIsDone;
+    const bool is_in_synchronize = std::all_of(
+        waiting.begin(), waiting.end(), [&](int rank) { return scene_.activity(rank).is_in_synchronize; });
+    const bool may_compute = all_spin && (waited < kQueueIsDone || !is_in_synchronize);
     const Ranks roots = ends_of(scene_.waits_for()).roots;
     Ranks others = suspects(waiting);
     others.merge(idle_among(roots));
@@ -284,12 +286,18 @@ class Court {
     return true;
   }
 
-  /// Who waits for the lock of a file does so for one who has it, where there is one.
+  /// Without those that wait for the lock of a file that another of them has.
   [[nodiscard]] Ranks without_file_locks(const Ranks& ranks) const {
     Ranks others = ranks;
     std::erase_if(others, [&](int rank) {
-      return scene_.activity(rank).doing == Doing::kBlocked &&
-             is_file_lock(scene_.facts(rank).second.threads.front().call.number);
+      if (scene_.activity(rank).doing != Doing::kBlocked ||
+          !is_file_lock(scene_.facts(rank).second.threads.front().call.number))
+        return false;
+      return std::any_of(ranks.begin(), ranks.end(), [&](int holder) {
+        const RankFacts& facts = scene_.facts(holder);
+        return holder != rank && facts.host == scene_.facts(rank).host &&
+               scene_.facts(rank).object.other_end.starts_with(fmt::format("pid {} ", facts.pid));
+      });
     });
     return others.empty() ? ranks : others;
   }

@@ -118,11 +118,16 @@ TEST_CASE("of several late ranks that do different things, one may wait for anot
   a.object = {.path = "socket:[1]", .silent_s = 60};
   CHECK(judge(picture_of({a, b, c})).guilty == std::vector<int>{0, 1});
   CHECK(judge(picture_of({a, b, c})).confidence == Confidence::kGuess);
-  // Who holds the lock of a file does not wait for it.
+  // Who holds the lock of a file does not wait for it, where it is known who that is.
   b = rank_in(1, SYS_flock);
   enter(b, "all_reduce", 60, true);
   b.object.path = "/x.lock";
+  CHECK(judge(picture_of({a, b, c})).guilty == std::vector<int>{0, 1});
+  CHECK(judge(picture_of({a, b, c})).confidence == Confidence::kGuess);
+  b.object.other_end = "pid 100 (python)";
   CHECK(judge(picture_of({a, b, c})).guilty == std::vector<int>{0});
+  b.object.other_end = "pid 102 (python)";
+  CHECK(judge(picture_of({a, b, c})).guilty == std::vector<int>{0, 1});
   // All in the same place: each of them is late.
   a = rank_in(0, SYS_flock);
   enter(a, "all_reduce", 60, true);
@@ -228,6 +233,19 @@ TEST_CASE("nobody is the slowest of a job that does not get on, nor for one long
   CHECK(judged(0.1, 0) == Health::kSlow);
   CHECK(judged(4, 0) == Health::kFine);
   CHECK(judged(0.1, 12) == Health::kFine);
+  // Buckets come in bursts, and what counts is their share of the step.
+  const auto in_bursts = [](double late) {
+    RankFacts a = rank_in(0, SYS_clock_nanosleep), b = rank_in(1, SYS_read);
+    for (int step = 6; step > 0; --step) {
+      for (int bucket = 0; bucket < 5; ++bucket) {
+        enter(a, "all_reduce", 5.0 * step - 0.04 * bucket, true);
+        enter(b, "all_reduce", 5.0 * step - 0.04 * bucket - late, true);
+      }
+    }
+    return judge(picture_of({a, b})).health;
+  };
+  CHECK(in_bursts(0.03) == Health::kFine);
+  CHECK(in_bursts(2) == Health::kSlow);
 }
 
 TEST_CASE("ranks that nobody has missed, because their launcher is stopped, have ended") {

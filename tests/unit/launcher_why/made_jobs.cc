@@ -215,6 +215,7 @@ RankFacts MadeJob::facts_of(int rank) const {
     facts.recorder.entries.back().is_peer = true;
     facts.recorder.entries.back().sequence = last;
     facts.recorder_first = facts.recorder;
+    facts.native[0].functions = {"cudaStreamSynchronize"};
     compute(facts);
   } else if (kind == Kind::kMessage) {
     facts.native = {
