@@ -382,7 +382,7 @@ class Job {
     }
     memory.reset();  // as large as the model and the optimizer
     resume.reset();
-    if (is_resumed) runtime::release_freed_memory();
+    runtime::release_freed_memory();  // of what was read, weights as well
     if (trainer && !trouble) {
       try {
         trainer->check();

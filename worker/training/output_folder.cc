@@ -27,7 +27,16 @@ namespace fs = std::filesystem;
 
 constexpr std::chrono::milliseconds kPause{50};  ///< between two looks at a lock that another job has
 
-std::string who_am_i() { return fmt::format("process {} on {}", ::getpid(), host_name()); }
+/// Tells this boot of this host from any other: a pod that takes the place of another has its host's name, too.
+std::string boot_of_host() {
+  std::string id;
+  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), id);
+  return "boot " + id;
+}
+
+std::string who_am_i() {
+  return fmt::format("process {} on {}\n{}\n", ::getpid(), host_name(), boot_of_host());
+}
 
 std::string content_of(int fd) {
   std::array<char, 512> text{};
@@ -35,8 +44,11 @@ std::string content_of(int fd) {
   return {text.data(), static_cast<std::size_t>(size > 0 ? size : 0)};
 }
 
+/// "process 4711 on node-a".
+std::string name_of_holder(const std::string& content) { return content.substr(0, content.find('\n')); }
+
 std::chrono::milliseconds patience_with(const std::string& holder, const FolderPatience& patience) {
-  return holder.ends_with(" on " + host_name()) ? patience.here : patience.elsewhere;
+  return holder.find("\n" + boot_of_host() + "\n") != std::string::npos ? patience.here : patience.elsewhere;
 }
 
 /// False: another job has it for longer than that. A file system without locks keeps nobody from training.
@@ -51,7 +63,8 @@ bool wait_for_lock(int fd, const std::string& what, const FolderPatience& patien
     // Who has just got it may not have written its name yet.
     if (!has_told && !holder.empty()) {
       has_told = true;
-      patience.tell(fmt::format("waiting for {}, which {} holds, for up to {} s", what, holder,
+      patience.tell(fmt::format("waiting for {}, which {} holds, for up to {} s", what,
+                                name_of_holder(holder),
                                 std::chrono::ceil<std::chrono::seconds>(most).count()));
     }
     note_progress();
@@ -71,7 +84,7 @@ Result<UniqueFd> hold(const std::string& folder, std::string_view kind, const Fo
     return Error(
         ErrorCode::kConfig,
         fmt::format("another job writes to {}: {}; end that one, or set /output_dir to another place", what,
-                    content_of(fd.get())));
+                    name_of_holder(content_of(fd.get()))));
   }
   const std::string me = who_am_i();
   if (::ftruncate(fd.get(), 0) != 0 || ::pwrite(fd.get(), me.data(), me.size(), 0) < 0)

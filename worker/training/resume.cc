@@ -295,6 +295,7 @@ std::optional<ResumePoint> ResumeSearch::share() {
       point->timeline = continued(point->content);
     }
   }
+  point->file.reset();  // as large as the content
   point->timeline = of_this_job(std::move(point->timeline));
   return point;
 }

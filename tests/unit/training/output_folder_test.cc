@@ -1,13 +1,18 @@
 #include "worker/training/output_folder.h"
 
+#include "rendezvous/base/host_name.h"
+#include "rendezvous/base/unique_fd.h"
 #include "tests/support/catch.h"
 #include "tests/unit/checkpoint/temporary_folder.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include <chrono>
 #include <filesystem>
+#include <fstream>
 #include <optional>
 #include <string>
 #include <vector>
@@ -15,7 +20,9 @@
 namespace fs = std::filesystem;
 using namespace std::chrono_literals;
 using ddprun::ErrorCode;
+using ddprun::host_name;
 using ddprun::Result;
+using ddprun::UniqueFd;
 using ddprun::testing::TemporaryFolder;
 using ddprun::training::FolderPatience;
 using ddprun::training::OutputFolder;
@@ -81,4 +88,22 @@ TEST_CASE("a job waits for the output folder of one that ends, and says once for
              Catch::Matchers::StartsWith(fmt::format("waiting for output folder {}, which process {} on ",
                                                      temporary.path(), ::getpid())));
   CHECK_THAT(said.front(), Catch::Matchers::EndsWith(" holds, for up to 600 s"));
+}
+
+TEST_CASE("a holder of this host's name, but of another boot, may be gone with its host") {
+  const TemporaryFolder temporary;
+  const std::string path = temporary.file(".lock");
+  std::ofstream(path) << "process 1 on " << host_name() << "\nboot of another pod\n";
+  std::optional<UniqueFd> holder(::open(path.c_str(), O_RDWR | O_CLOEXEC));
+  REQUIRE(::flock(holder->get(), LOCK_EX | LOCK_NB) == 0);
+  std::vector<std::string> said;
+  const auto folder =
+      open_in(temporary.path(), {.here = 0s, .elsewhere = 10min, .tell = [&](const std::string& words) {
+                                   said.push_back(words);
+                                   holder.reset();
+                                 }});
+  CHECK(folder.has_value());
+  REQUIRE(said.size() == 1);
+  CHECK_THAT(said.front(), Catch::Matchers::EndsWith(
+                               fmt::format("which process 1 on {} holds, for up to 600 s", host_name())));
 }

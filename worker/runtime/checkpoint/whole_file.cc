@@ -16,8 +16,10 @@ namespace {
 
 constexpr std::size_t kPieceBytes = std::size_t{8} << 20U;
 
+/// A block that cannot be read, and what ext4 and xfs say of a wrong checksum.
 ErrorCode code_of_read(int errno_value) {
-  if (errno_value == EIO) return ErrorCode::kCorrupt;
+  if (errno_value == EIO || errno_value == EUCLEAN || errno_value == EBADMSG || errno_value == ENODATA)
+    return ErrorCode::kCorrupt;
   return errno_value == ESTALE ? ErrorCode::kNotFound : ErrorCode::kOs;
 }
 
