@@ -255,7 +255,7 @@ class Looks(unittest.TestCase):
             return said if said["guilty"] else None
         said = until(answer, "a verdict")
         self.assertEqual((said["guilty"], said["health"]), ([1], "late"), said["page"])
-        self.assertRegex(said["page"], r"waits for its pid \d+ \(pt_data_worker\) reads or writes \(")
+        self.assertRegex(said["page"], r"waits for pid \d+ \(pt_data_worker\), which reads or writes \(")
 
     def start_with_silent_py_spy(self, *flags):
         (self.folder / "python").symlink_to(PYTHON)
