@@ -376,8 +376,10 @@ Ranks Scene::waiting_or_spinning() const {
   Ranks found = ranks_that(waits);
   for (const int rank : ranks_that([](Doing doing) { return doing == Doing::kWaitsForGpu; })) {
     const std::vector<Collective> open = pending(facts(rank).recorder);
-    // A message may have been begun long before it is waited for.
-    const bool may_be_early = !open.empty() && open.front().is_peer && !activity(rank).is_in_synchronize;
+    // A message may have been begun before it is waited for, though not for ever.
+    constexpr double kEarly = 60;
+    const bool may_be_early = !open.empty() && open.front().is_peer && !activity(rank).is_in_synchronize &&
+                              age_s(open.front()) < kEarly;
     if (!open.empty() && open.front().backend == kNccl && !may_be_early) found.insert(rank);
   }
   return found;

@@ -133,22 +133,23 @@ class Court {
     if (missing.empty() || waiting.empty() || scene_.has_progress()) return false;
     // Then their GPUs may still compute what was queued before, though not for ever, and each is free of some
     // collectives when it has done its part.
-    constexpr double kQueueIsDone = 60;
+    constexpr double kQueueIsDone = 60, kNobodyWaits = 300;
     const bool all_spin = scene_.ranks_that(waits).empty();
     const double waited = scene_.waited_by(waiting);
     if (all_spin && scene_.is_usual(waited)) return false;
     const bool is_in_synchronize = std::all_of(
         waiting.begin(), waiting.end(), [&](int rank) { return scene_.activity(rank).is_in_synchronize; });
-    const bool may_compute = all_spin && (waited < kQueueIsDone || !is_in_synchronize);
+    // Of a call that is not of those that wait, nobody knows; a collective of a CUDA graph never ends, as recorded.
+    const bool may_compute = all_spin && waited < (is_in_synchronize ? kQueueIsDone : kNobodyWaits);
     const Ranks roots = ends_of(scene_.waits_for()).roots;
     Ranks others = suspects(waiting);
     others.merge(idle_among(roots));
     others.merge(scene_.wait_for_any(roots));
     if (!without(others, ended_ranks()).empty()) return false;
     const bool with_0 = have_ended_with_0(missing);
-    const Confidence confidence = may_compute           ? Confidence::kGuess
-                                  : with_0 && !all_spin ? Confidence::kSure
-                                                        : Confidence::kLikely;
+    const Confidence confidence = may_compute || (all_spin && !is_in_synchronize) ? Confidence::kGuess
+                                  : with_0 && !all_spin                           ? Confidence::kSure
+                                                                                  : Confidence::kLikely;
     accuse(may_compute ? Health::kLate : Health::kStuck, confidence, missing, waiting,
            ended_words(missing, with_0, waiting));
     return true;
@@ -160,7 +161,11 @@ class Court {
 
   /// Who does not wait itself, and for whom those may wait, as far as one can see.
   [[nodiscard]] Ranks suspects(const Ranks& waiting) const {
-    Ranks others = without(all_ranks(), scene_.waiting_or_spinning());
+    // Who spins in what it has begun may wait: it is not the first to blame.
+    const Ranks spinning = scene_.ranks_that([](const Activity& activity) {
+      return activity.is_in_open && activity.doing == Doing::kWaitsForGpu;
+    });
+    Ranks others = without(without(all_ranks(), scene_.waiting_or_spinning()), spinning);
     others.merge(scene_.unseen());
     return scene_.may_be_awaited(others, waiting);
   }

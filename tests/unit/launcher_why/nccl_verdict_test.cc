@@ -191,6 +191,18 @@ TEST_CASE("a stage that does nothing is named where the others spin for its mess
     if (rank.rank != 2) rank.native[0].functions = {"cuStreamSynchronize", "cudaStreamSynchronize"};
   }
   CHECK(judge(picture_of(ranks)).guilty == std::vector<int>{2});
+  // One that spins elsewhere, to queue more say, is none the less not to blame.
+  ranks[1].native[0].functions = {"cudaLaunchKernel"};
+  CHECK(judge(picture_of(ranks)).guilty == std::vector<int>{2});
+  CHECK(judge(picture_of(ranks)).health == Health::kStuck);
+  ranks[3].native[0].functions = {"cudaLaunchKernel"};
+  ranks[0].native[0].functions = {"cudaLaunchKernel"};
+  CHECK(judge(picture_of(ranks)).guilty.empty());
+  for (RankFacts& rank : ranks) {
+    for (Collective& entry : rank.recorder.entries) entry.created_ns -= 60 * kSecond;
+    rank.recorder_first = rank.recorder;
+  }
+  CHECK(judge(picture_of(ranks)).guilty == std::vector<int>{2});
 }
 
 TEST_CASE("who spins in a message over NCCL is not accused beside one that does nothing") {
@@ -217,7 +229,7 @@ TEST_CASE("who spins in a message over NCCL is not accused beside one that does 
 
 TEST_CASE(
     "where all spin over NCCL, one that has ended may be the one, or for a while a GPU that still computes") {
-  for (const double waited : {20.0, 90.0}) {
+  for (const double waited : {20.0, 90.0, 400.0}) {
     RankFacts a = rank_in(0, -1), b = rank_in(1, -1);
     enter(a, "all_reduce", waited + 10, true, "0", "nccl");
     enter(a, "all_reduce", waited, false, "0", "nccl");
@@ -226,7 +238,9 @@ TEST_CASE(
     b.pid = 0;
     b.ended_with_0 = true;
     b.recorder = b.recorder_first = {};
-    CHECK(judge(picture_of({a, b})).confidence == Confidence::kGuess);
+    const Verdict elsewhere = judge(picture_of({a, b}));
+    CHECK(elsewhere.confidence == Confidence::kGuess);
+    CHECK(elsewhere.health == (waited < 300 ? Health::kLate : Health::kStuck));
     a.native[0].functions = {"cuStreamSynchronize", "cudaStreamSynchronize"};
     const Verdict verdict = judge(picture_of({a, b}));
     CHECK(verdict.health == (waited < 60 ? Health::kLate : Health::kStuck));
