@@ -71,9 +71,8 @@ Result<why::JobPicture> take_picture(const std::string& wanted) {
   const bool has_others = state->world_size > state->local_world_size;
   const bool is_in_container = state->launcher != *launcher;
   if (has_others && !is_in_container) question.emplace(*launcher, LookKind::kWhy);
-  const std::vector<why::RankTarget> targets = targets_of(*state, *job);
   picture.is_launcher_stopped = why::is_stopped(why::look_at_process(*launcher));
-  picture.ranks = why::look_at_ranks(targets, {});
+  picture.ranks = why::look_at_ranks(targets_of(*state, *job), {});
   picture.taken_ns = std::chrono::nanoseconds(std::chrono::system_clock::now().time_since_epoch()).count();
   why::settle(picture);
   // What the launcher is about to start is not there yet.

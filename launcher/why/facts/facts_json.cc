@@ -30,9 +30,9 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(RankFacts, rank, local_rank, pid
                                                 recorder, progress_first, progress, python, python_problem,
                                                 native, native_problem, stopped_s, connections,
                                                 launcher_connections, children, file_servers, quiet_s)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(JobPicture, tag, launcher, is_launcher_stopped, command, generation, phase, awaits,
-                                                world_size, taken_ns, ranks, asks_others, unseen,
-                                                silent_nodes)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(JobPicture, tag, launcher, is_launcher_stopped, command,
+                                                generation, phase, awaits, world_size, taken_ns, ranks,
+                                                asks_others, unseen, silent_nodes)
 
 namespace {
 

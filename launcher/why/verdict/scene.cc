@@ -4,6 +4,7 @@
 #include "launcher/why/facts/collective_text.h"
 #include "launcher/why/look/system_calls.h"
 #include "launcher/why/look/thread_state.h"
+#include "launcher/why/verdict/straggler.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -258,9 +259,7 @@ double Scene::waited_by(const Ranks& ranks) const {
 }
 
 bool Scene::is_usual(double waited_s) const {
-  constexpr double kShort = 1.5;
-  constexpr double kPatience = 2;
-  return waited_s >= 0 && waited_s < std::max(kShort, kPatience * usual_distance(picture_));
+  return waited_s >= 0 && waited_s < longest_usual_wait(usual_distance(picture_));
 }
 
 std::map<int, Ranks> Scene::waits_for() const {

@@ -97,7 +97,8 @@ class Scene {
 
   /// Of these, which may have ended, the members of a group in which somebody waits: of the world all are.
   [[nodiscard]] Ranks missing_among(const Ranks& ranks) const;
-  /// Who waits for others, or spins in a collective over NCCL.
+  /// Who waits for others, or spins in a collective over NCCL, or in a message that it does nothing but wait for, or
+  /// began a minute ago.
   [[nodiscard]] Ranks waiting_or_spinning() const;
   /// Of these, those that wait for nobody knows whom: for a message or a key.
   [[nodiscard]] Ranks wait_for_any(const Ranks& ranks) const;

@@ -75,9 +75,8 @@ Straggler straggler_among(const SomeRanks& ranks, std::int64_t now_ns) {
   const double distance = sum(distances) / static_cast<double>(distances.size());
   const double longest = *std::max_element(distances.begin(), distances.end());
   // What was slow before says nothing of a job that does not get on.
-  constexpr double kShort = 1.5, kPatience = 2;
   const double silent = static_cast<double>(now_ns - found.lasts.back()) * kSecondsInANanosecond;
-  if (silent > std::max(kShort, kPatience * longest)) return {};
+  if (silent > longest_usual_wait(longest)) return {};
   constexpr double kMostTimes = 0.6, kShare = 0.2, kNoticeable = 0.02;
   for (const auto& [rank, times] : found.times_last) {
     const double late = usual(found.lateness[rank]);
@@ -89,6 +88,12 @@ Straggler straggler_among(const SomeRanks& ranks, std::int64_t now_ns) {
 }
 
 }  // namespace
+
+double longest_usual_wait(double longest_distance_s) {
+  constexpr double kShort = 1.5;
+  constexpr double kPatience = 2;
+  return std::max(kShort, kPatience * longest_distance_s);
+}
 
 std::map<int, double> lateness_of(const JobPicture& picture) {
   if (picture.asks_others) return {};

@@ -7,6 +7,9 @@
 
 namespace ddprun::launcher::why {
 
+/// How long a wait, or a silence, is no hang yet where the longest time from one collective to the next was this. Pure.
+double longest_usual_wait(double longest_distance_s);
+
 /// By how much each rank comes after the first, on average, by the entries that all have; of several nodes nothing.
 /// Pure.
 std::map<int, double> lateness_of(const JobPicture& picture);

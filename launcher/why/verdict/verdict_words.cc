@@ -110,8 +110,7 @@ std::string usual_words(const Ranks& late, double waited_s) {
 std::string silence_words(double moved_s) {
   return fmt::format(
       "no rank computes, reads or writes, and none has entered a collective for {}: what they wait for, a "
-      "file or "
-      "another program perhaps, is recorded nowhere",
+      "file or another program perhaps, is recorded nowhere",
       shown(moved_s));
 }
 
