@@ -7,10 +7,13 @@
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <torch/torch.h>
 
+#include <chrono>
+#include <cstdint>
 #include <cstdlib>
 #include <exception>
 #include <functional>
 #include <mutex>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -43,8 +46,15 @@ inline std::vector<std::exception_ptr> run_ranks(int world, const std::function<
     for (int rank = 0; rank < world; ++rank) {
       threads.emplace_back([&, rank] {
         try {
+          constexpr std::chrono::seconds kPatience{30};
           auto backend = runtime::make_gloo_backend(
-              {.store = store, .rank = rank, .world_size = world, .timeout = std::chrono::seconds(30)});
+              {.store = store, .rank = rank, .world_size = world, .timeout = kPatience});
+          // Who is done before another has connected would close what that one is connecting.
+          store->set("connected/" + std::to_string(rank), std::vector<std::uint8_t>{1});
+          std::vector<std::string> connected;
+          for (int other = 0; other < world; ++other)
+            connected.push_back("connected/" + std::to_string(other));
+          store->wait(connected, kPatience);
           auto group = c10::make_intrusive<c10d::ProcessGroup>(store, rank, world);
           group->setBackend(c10::DeviceType::CPU, c10d::ProcessGroup::BackendType::GLOO, backend);
           group->setDefaultBackend(c10d::ProcessGroup::BackendType::GLOO);
