@@ -37,9 +37,12 @@ struct ProcessLook {
   int tracer = 0;  ///< pid of its debugger; 0: none
   std::string tracer_name;
   bool is_frozen = false;        ///< by its control group
-  std::uint64_t read_bytes = 0;  ///< by system calls, whatever they read from
+  std::uint64_t read_bytes = 0;  ///< by system calls that have ended, whatever they read from
   std::uint64_t written_bytes = 0;
-  double throttled_s = 0;  ///< its control group's CPU quota was used up for so long
+  std::uint64_t storage_read_bytes =
+      0;  ///< from disks and network file systems, as it goes on: also within a call,
+  std::uint64_t storage_written_bytes = 0;  ///< and of files that are mapped
+  double throttled_s = 0;                   ///< its control group's CPU quota was used up for so long
 };
 
 /// What the first argument of a call is, or the path of an open: told only where the main thread was in the same call
@@ -181,7 +184,7 @@ struct RankFacts {
 
 /// Whether it is one of NCCL's, or of those of torch that watch over it.
 inline bool is_nccls(const ThreadLook& thread) {
-  return thread.name.starts_with("pt_nccl_") || thread.name.starts_with("NCCL");
+  return thread.name.starts_with("pt_nccl") || thread.name.starts_with("NCCL");
 }
 
 /// Whether it was looked at twice, or has ended: the time may have been over before, and another node may tell

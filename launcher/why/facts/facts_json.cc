@@ -10,7 +10,8 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(SystemCall, number, arguments)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ThreadLook, tid, name, state, wait_channel, call, cpu_s,
                                                 queued_s, major_faults, switches)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ProcessLook, at_s, started, threads, tracer, tracer_name,
-                                                is_frozen, read_bytes, written_bytes, throttled_s)
+                                                is_frozen, read_bytes, written_bytes, storage_read_bytes,
+                                                storage_written_bytes, throttled_s)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Object, path, mount, source, device, other_end, silent_s,
                                                 is_store)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Collective, group, backend, sequence, id, operation, is_peer,

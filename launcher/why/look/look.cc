@@ -91,6 +91,7 @@ class Looker {
     record_.search();
     facts_.recorder = record_.read(kEntriesOfARank);
     facts_.recorder.memberships = record_.memberships();
+    note_what_is_not_recorded(facts_);
     facts_.progress = record_.progress();
     received_ = tcp_received();
     const std::map<std::string, Received> received = connections_of(pid_, received_);
@@ -380,6 +381,17 @@ void look_at_some(std::span<const RankTarget> targets, const LookLimits& limits,
 }
 
 }  // namespace
+
+void note_what_is_not_recorded(RankFacts& facts) {
+  const bool is_newer =
+      std::any_of(facts.second.threads.begin(), facts.second.threads.end(),
+                  [](const ThreadLook& thread) { return thread.name.starts_with("pt_nccl2"); });
+  if (!is_newer || !facts.recorder.problem.empty()) return;
+  facts.recorder.is_there = facts.recorder_first.is_there = false;
+  facts.recorder.problem =
+      "what NCCL does is not seen: this torch records it where this ddprun does not look (nccl2); with "
+      "TORCH_DIST_USE_NCCL2=0 it is";
+}
 
 std::vector<RankFacts> look_at_ranks(const std::vector<RankTarget>& targets, const LookLimits& limits) {
   // A process for each, and more for their stacks: a job may just fit into the limits of its machine.

@@ -29,4 +29,8 @@ struct LookLimits {
 /// Process  forks: for one without threads. Blocks for the two looks and the stacks, never longer than the limit.
 std::vector<RankFacts> look_at_ranks(const std::vector<RankTarget>& targets, const LookLimits& limits);
 
+/// Takes back what a recorder seems to tell of a rank with torch's newer implementation of NCCL, which records
+/// elsewhere: without a record who waits there seems to compute. Pure.
+void note_what_is_not_recorded(RankFacts& facts);
+
 }  // namespace ddprun::launcher::why

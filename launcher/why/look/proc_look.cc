@@ -182,6 +182,8 @@ ProcessLook look_at_process(pid_t pid) {
   const std::string io = read_text(directory + "/io");
   look.read_bytes = number_of(io, "rchar");
   look.written_bytes = number_of(io, "wchar");
+  look.storage_read_bytes = number_of(io, "read_bytes");
+  look.storage_written_bytes = number_of(io, "write_bytes");
   look.throttled_s = throttled_seconds(pid);
   return look;
 }

@@ -11,7 +11,7 @@
 namespace ddprun::launcher::why {
 namespace {
 
-enum class Kind { kOther, kRead, kWrite, kSleep, kFutex, kChild, kPoll, kEpoll, kLock, kDescriptor };
+enum class Kind { kOther, kRead, kWrite, kSleep, kFutex, kChild, kPoll, kEpoll, kLock, kFlush, kDescriptor };
 
 struct CallRow {
   int number;
@@ -47,9 +47,11 @@ constexpr std::array kCalls{CallRow{SYS_read, "read", Kind::kRead},
                             CallRow{SYS_clone3, "clone3", Kind::kOther},
                             CallRow{SYS_fcntl, "fcntl", Kind::kLock},
                             CallRow{SYS_flock, "flock", Kind::kLock},
-                            CallRow{SYS_fsync, "fsync", Kind::kDescriptor},
-                            CallRow{SYS_fdatasync, "fdatasync", Kind::kDescriptor},
-                            CallRow{SYS_close, "close", Kind::kDescriptor},
+                            CallRow{SYS_fsync, "fsync", Kind::kFlush},
+                            CallRow{SYS_fdatasync, "fdatasync", Kind::kFlush},
+                            CallRow{SYS_syncfs, "syncfs", Kind::kFlush},
+                            CallRow{SYS_sync_file_range, "sync_file_range", Kind::kFlush},
+                            CallRow{SYS_close, "close", Kind::kFlush},
                             CallRow{SYS_getdents64, "getdents", Kind::kRead},
                             CallRow{SYS_ioctl, "ioctl", Kind::kDescriptor},
                             CallRow{SYS_pause, "pause", Kind::kOther},
@@ -104,7 +106,8 @@ int call_behind_select(const SystemCall& call) {
 }
 
 bool takes_descriptor(int number) {
-  return reads(number) || writes(number) || is_file_lock(number) || is_kind(number, Kind::kDescriptor);
+  return reads(number) || writes(number) || is_file_lock(number) || is_flush(number) ||
+         is_kind(number, Kind::kDescriptor);
 }
 
 int path_argument(int number) {
@@ -136,6 +139,7 @@ bool has_timeout(const SystemCall& call) {
 
 bool is_poll(int number) { return is_kind(number, Kind::kPoll) || is_epoll(number); }
 bool is_epoll(int number) { return is_kind(number, Kind::kEpoll); }
+bool is_flush(int number) { return is_kind(number, Kind::kFlush); }
 bool is_file_lock(int number) { return is_kind(number, Kind::kLock); }
 
 }  // namespace ddprun::launcher::why

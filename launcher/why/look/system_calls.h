@@ -36,6 +36,8 @@ bool is_poll(int number);
 bool has_timeout(const SystemCall& call);
 /// Such a wait of which the kernel holds the list.
 bool is_epoll(int number);
+/// A wait until what was written to a file is where the file is: of NFS and such, close() is one as well.
+bool is_flush(int number);
 /// A wait for a lock of a file.
 bool is_file_lock(int number);
 

@@ -1,11 +1,15 @@
 #include "launcher/why/look/thread_state.h"
 
+#include "launcher/why/look/system_calls.h"
+
 #include <algorithm>
 #include <array>
 #include <string_view>
 
 namespace ddprun::launcher::why {
 namespace {
+
+constexpr std::uint64_t kSomeWaits = 3;
 
 struct Shares {
   double running = 0;
@@ -31,6 +35,12 @@ const ThreadLook* main_thread(const ProcessLook& look) {
   return look.threads.empty() ? nullptr : &look.threads.front();
 }
 
+/// A page is the least that the kernel counts of storage, also for a line of a log.
+std::uint64_t more_of(std::uint64_t by_calls, std::uint64_t of_storage) {
+  constexpr std::uint64_t kMoreThanLogs = 256 << 10;
+  return of_storage >= kMoreThanLogs ? std::max(by_calls, of_storage) : by_calls;
+}
+
 }  // namespace
 
 double busy_share(const ProcessLook& first, const ProcessLook& second) {
@@ -42,12 +52,28 @@ double running_share(const ProcessLook& first, const ProcessLook& second) {
   return busiest(first, second).running;
 }
 
+bool flushes(const ProcessLook& first, const ProcessLook& second) {
+  const ThreadLook* const before = main_thread(first);
+  const ThreadLook* const now = main_thread(second);
+  if (before == nullptr || now == nullptr) return false;
+  // Between two pages it runs, and then its call is not shown.
+  return (is_flush(before->call.number) || is_flush(now->call.number)) &&
+         now->switches >= before->switches + kSomeWaits;
+}
+
+std::uint64_t bytes_read(const ProcessLook& first, const ProcessLook& second) {
+  return more_of(second.read_bytes - first.read_bytes, second.storage_read_bytes - first.storage_read_bytes);
+}
+
+std::uint64_t bytes_written(const ProcessLook& first, const ProcessLook& second) {
+  return more_of(second.written_bytes - first.written_bytes,
+                 second.storage_written_bytes - first.storage_written_bytes);
+}
+
 double bytes_per_second(const ProcessLook& first, const ProcessLook& second) {
   const double time = second.at_s - first.at_s;
   if (time <= 0) return 0;
-  return static_cast<double>(second.read_bytes - first.read_bytes + second.written_bytes -
-                             first.written_bytes) /
-         time;
+  return static_cast<double>(bytes_read(first, second) + bytes_written(first, second)) / time;
 }
 
 double major_faults_per_second(const ProcessLook& first, const ProcessLook& second) {
@@ -60,12 +86,11 @@ double major_faults_per_second(const ProcessLook& first, const ProcessLook& seco
 
 bool gets_on(const ProcessLook& first, const ProcessLook& second) {
   constexpr double kSomeBytes = 4096;
-  constexpr std::uint64_t kSomeWaits = 3;
   const ThreadLook* const before = main_thread(first);
   const ThreadLook* const now = main_thread(second);
   if (before == nullptr || now == nullptr) return false;
   const bool receives = now->wait_channel == "sk_wait_data" && now->switches >= before->switches + kSomeWaits;
-  return receives || busy_share(first, second) > kBusyShare ||
+  return receives || flushes(first, second) || busy_share(first, second) > kBusyShare ||
          bytes_per_second(first, second) >= kSomeBytes ||
          major_faults_per_second(first, second) > kManyFaults;
 }

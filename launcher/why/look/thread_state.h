@@ -15,7 +15,13 @@ double busy_share(const ProcessLook& first, const ProcessLook& second);
 /// How much of it that thread ran.
 double running_share(const ProcessLook& first, const ProcessLook& second);
 
-/// Bytes that it read and wrote, by system calls, in each second between two looks.
+/// Whether its main thread waits until what was written is where the file is, and page after page gets there.
+bool flushes(const ProcessLook& first, const ProcessLook& second);
+/// Bytes that it read between two looks: by system calls, or, where that is more, from storage.
+std::uint64_t bytes_read(const ProcessLook& first, const ProcessLook& second);
+/// Bytes that it wrote, likewise.
+std::uint64_t bytes_written(const ProcessLook& first, const ProcessLook& second);
+/// Both, in each second.
 double bytes_per_second(const ProcessLook& first, const ProcessLook& second);
 /// Pages of its main thread that came back from disk in each second.
 double major_faults_per_second(const ProcessLook& first, const ProcessLook& second);

@@ -353,8 +353,8 @@ std::optional<Activity> busy_activity(const RankFacts& facts) {
     return Activity{Doing::kComputes, fmt::format("computes ({:.0f} % of a CPU)", runs * 100), {}};
   }
   constexpr std::uint64_t kMuch = 256 << 10;
-  const std::uint64_t read = facts.second.read_bytes - facts.first.read_bytes;
-  const std::uint64_t written = facts.second.written_bytes - facts.first.written_bytes;
+  const std::uint64_t read = bytes_read(facts.first, facts.second);
+  const std::uint64_t written = bytes_written(facts.first, facts.second);
   if (std::max(read, written) > kMuch) {
     return Activity{Doing::kMoves,
                     read >= written
@@ -417,6 +417,12 @@ std::optional<Activity> moving_activity(const RankFacts& facts) {
     return Activity{Doing::kMoves,
                     fmt::format("{}, and again and again something comes", call_words(now, facts.object)),
                     {}};
+  if (flushes(facts.first, facts.second)) {
+    const ThreadLook& flushing = is_flush(now.call.number) ? now : facts.first.threads.front();
+    return Activity{Doing::kMoves,
+                    fmt::format("{}, and page after page is written", call_words(flushing, facts.object)),
+                    {}};
+  }
   if (auto transfer = transfer_activity(facts)) return transfer;
   constexpr double kRecently = 10;  // a server that is slow, and not gone
   if (facts.object.silent_s >= 0 && facts.object.silent_s < kRecently)

@@ -161,13 +161,16 @@ class Court {
 
   /// Who does not wait itself, and for whom those may wait, as far as one can see.
   [[nodiscard]] Ranks suspects(const Ranks& waiting) const {
-    // Who spins in what it has begun may wait: it is not the first to blame.
-    const Ranks spinning = scene_.ranks_that([](const Activity& activity) {
-      return activity.is_in_open && activity.doing == Doing::kWaitsForGpu;
-    });
-    Ranks others = without(without(all_ranks(), scene_.waiting_or_spinning()), spinning);
+    Ranks others = without(without(all_ranks(), scene_.waiting_or_spinning()), spinning());
     others.merge(scene_.unseen());
     return scene_.may_be_awaited(others, waiting);
+  }
+
+  /// Who spins in what it has begun: it may wait, and is not the first to blame.
+  [[nodiscard]] Ranks spinning() const {
+    return scene_.ranks_that([](const Activity& activity) {
+      return activity.is_in_open && activity.doing == Doing::kWaitsForGpu;
+    });
   }
 
   /// Of these, who was not seen, or not well enough to say that it does not wait.
@@ -374,7 +377,8 @@ class Court {
       return false;
     const Ranks ended = ended_ranks();
     const Ranks living = without(known, ended);
-    const bool is_guess = !unknown.empty() || (known.size() > 1 && !living.empty());
+    const bool may_be_others = !without(scene_.may_be_awaited(spinning(), waiting), known).empty();
+    const bool is_guess = !unknown.empty() || may_be_others || (known.size() > 1 && !living.empty());
     waiting = without(waiting, known);
     accuse(any_gets_on(living) ? Health::kLate : Health::kStuck,
            is_guess ? Confidence::kGuess : Confidence::kLikely, known, waiting,

@@ -45,6 +45,9 @@ class Hang:
     guilty: list | None = None  # by default the culprit alone
     backend: str | None = None  # the only one on which it hangs
 
+    def title(self):
+        return self.name if self.ranks == 3 else f"{self.name}, {self.ranks} ranks"
+
     def expected(self):
         return [self.culprit] if self.guilty is None else self.guilty
 
@@ -354,9 +357,9 @@ def main():
         if options.table:
             lines = [" ".join(line.split()) for line in without_names(options, answer["page"]).splitlines()[1:4]]
             said = "; ".join(lines).replace("|", "\\|")
-            print(f"| `{hang.name}` | {'' if good else 'WRONG: '}{said} | {after:.1f} s | {took:.1f} s |", flush=True)
+            print(f"| `{hang.title()}` | {'' if good else 'WRONG: '}{said} | {after:.1f} s | {took:.1f} s |", flush=True)
             continue
-        print(f"{'right' if good else 'WRONG'}  {after:5.1f} s  {took:4.1f} s  {hang.name}", flush=True)
+        print(f"{'right' if good else 'WRONG'}  {after:5.1f} s  {took:4.1f} s  {hang.title()}", flush=True)
         if not good:
             print("\n".join("    " + line for line in answer["page"].splitlines()), flush=True)
     print(f"named right: {right} of {counted}", file=sys.stderr if options.table else sys.stdout)

@@ -1,4 +1,5 @@
 #include "launcher/why/look/proc_look.h"
+#include "launcher/why/look/thread_state.h"
 #include "launcher/why/verdict/doing.h"
 #include "launcher/why/verdict/verdict.h"
 #include "tests/support/catch.h"
@@ -8,6 +9,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 // Ranks that look guilty and are not, and what is said of them.
@@ -53,6 +55,43 @@ TEST_CASE("who runs under gdb or strace is held by it only while it is stopped")
   CHECK(judge(picture_of({pair.waits, pair.late, other})).guilty == std::vector<int>{2});
   pair.first().state = pair.second().state = "t";
   CHECK(pair.doing().doing == Doing::kTraced);
+}
+
+TEST_CASE("who writes or reads much by one call is late, and not stuck in it") {
+  Pair pair(SYS_write, 90);
+  pair.first().state = pair.second().state = "D";
+  pair.first().switches = 7;
+  pair.second().switches = 9;
+  pair.late.object.path = "/nfs/checkpoint.pt";
+  CHECK(pair.judged().health == Health::kStuck);
+  pair.late.second.storage_written_bytes = pair.late.first.storage_written_bytes + (150 << 20);
+  CHECK(pair.doing().doing == Doing::kMoves);
+  CHECK(pair.doing().words.starts_with("writes ("));
+  CHECK(pair.judged().health == Health::kLate);
+  std::swap(pair.late.second.storage_written_bytes, pair.late.second.storage_read_bytes);
+  CHECK(pair.doing().words.starts_with("reads ("));
+  CHECK(gets_on(pair.late.first, pair.late.second));
+  // A line of a log makes a page of its file a new one.
+  pair.late.second.storage_read_bytes = pair.late.first.storage_read_bytes + 3 * 4096;
+  CHECK_FALSE(gets_on(pair.late.first, pair.late.second));
+  CHECK(pair.judged().health == Health::kStuck);
+}
+
+TEST_CASE(
+    "who waits until page after page is where its file is gets on, and who waits for one alone does not") {
+  for (const int call : {SYS_fsync, SYS_close}) {
+    Pair pair(call, 90);
+    pair.first().state = pair.second().state = "D";
+    pair.first().switches = pair.second().switches = 7;
+    CHECK(pair.doing().doing == Doing::kInKernel);
+    CHECK_FALSE(gets_on(pair.late.first, pair.late.second));
+    pair.second().switches = 27;
+    CHECK(pair.doing().doing == Doing::kMoves);
+    CHECK(gets_on(pair.late.first, pair.late.second));
+    CHECK(pair.judged().health == Health::kLate);
+    pair.second().call = {};  // it runs
+    CHECK(pair.doing().doing == Doing::kMoves);
+  }
 }
 
 TEST_CASE("a wait in the kernel that is no longer than usual is no hang") {

@@ -195,6 +195,20 @@ TEST_CASE("one that computes with a message under way may be the one for whom an
   }
 }
 
+TEST_CASE("beside one that spins in a message over NCCL nobody is accused without a doubt") {
+  RankFacts a = rank_in(0, SYS_poll), b = rank_in(1, SYS_futex), c = rank_in(2, SYS_futex);
+  a.object.is_store = true;
+  enter(b, "recv", 10, false);
+  b.recorder.entries.back().is_peer = true;
+  b.recorder.entries.back().backend = kNccl;
+  b.recorder_first = b.recorder;
+  compute(b);
+  use_nccl(b);
+  const Verdict verdict = judge(picture_of({a, b, c}));
+  CHECK(verdict.guilty == std::vector<int>{2});
+  CHECK(verdict.confidence == Confidence::kGuess);
+}
+
 TEST_CASE("who waits for one that has ended is not accused with it by those that wait behind") {
   RankFacts a = rank_in(0, SYS_futex), b = rank_in(1, SYS_futex), c = rank_in(2, SYS_futex), d;
   for (RankFacts* rank : {&a, &b}) enter(*rank, "all_reduce", 30, false);

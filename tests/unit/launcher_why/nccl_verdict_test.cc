@@ -1,3 +1,4 @@
+#include "launcher/why/look/look.h"
 #include "launcher/why/verdict/verdict.h"
 #include "tests/support/catch.h"
 #include "tests/unit/launcher_why/made_pictures.h"
@@ -277,4 +278,20 @@ TEST_CASE("who spins in a collective over NCCL waits for a rank that was not rea
   const Verdict verdict = judge(picture_of({a, b}));
   CHECK(verdict.health == Health::kUnknown);
   CHECK(verdict.waiting == std::vector<int>{0});
+}
+
+TEST_CASE("where torch records elsewhere what NCCL does, the page says so, and knows nothing of it") {
+  RankFacts a = rank_in(0, -1), b = rank_in(1, SYS_read);
+  compute(a);
+  for (RankFacts* rank : {&a, &b}) {
+    use_nccl(*rank);
+    note_what_is_not_recorded(*rank);
+    CHECK(rank->recorder.problem.empty());
+    rank->second.threads.push_back({.tid = 99, .name = "pt_nccl2_heartbt"});
+    note_what_is_not_recorded(*rank);
+    CHECK_FALSE(rank->recorder.is_there);
+  }
+  const Verdict verdict = judge(picture_of({a, b}));
+  REQUIRE(verdict.notes.size() == 1);
+  CHECK(verdict.notes[0].find("TORCH_DIST_USE_NCCL2=0") != std::string::npos);
 }
