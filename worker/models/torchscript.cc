@@ -2,16 +2,21 @@
 #include <ddprun/trainer/registry.h>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <torch/csrc/jit/api/module.h>
+#include <torch/csrc/jit/ir/ir.h>
 #include <torch/csrc/jit/runtime/graph_executor.h>
 #include <torch/csrc/jit/serialization/import.h>
 #include <torch/nn/module.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <filesystem>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace ddprun::models {
 namespace {
@@ -34,9 +39,68 @@ class Mirror : public torch::nn::Module {
   }
 };
 
+using Attribute = std::pair<const c10::ClassType*, std::string>;
+
+void find_assignments(const torch::jit::Block& block, std::set<Attribute>& found) {
+  for (const torch::jit::Node* node : block.nodes()) {
+    if (node->kind() == torch::jit::prim::SetAttr) {
+      if (const auto owner = node->input(0)->type()->cast<c10::ClassType>())
+        found.emplace(owner.get(), node->s(torch::jit::attr::name));
+    }
+    for (const torch::jit::Block* inner : node->blocks()) find_assignments(*inner, found);
+  }
+}
+
+/// A buffer in whose place the script puts another tensor (self.mean = …), where all others know the one of the mirror.
+struct AssignedBuffer {
+  std::string name;
+  torch::jit::ObjectPtr module;
+  std::size_t slot = 0;
+  at::Tensor tensor;  ///< the mirror's
+
+  /// The script works on a copy: a backward may want what was there, and the mirror's changes.
+  void lend() const { module->setSlot(slot, tensor.detach().clone()); }
+
+  void take_back() const {
+    const torch::NoGradGuard no_grad;
+    const at::Tensor now = module->getSlot(slot).toTensor();
+    if (now.sizes() != tensor.sizes() || now.scalar_type() != tensor.scalar_type()) {
+      throw Exception(
+          ErrorCode::kConfig,
+          fmt::format("/model/torchscript: its forward makes the buffer {}, which was {} [{}], one of "
+                      "{} [{}]; a checkpoint holds buffers of one shape and dtype",
+                      name, at::toString(tensor.scalar_type()), fmt::join(tensor.sizes(), ", "),
+                      at::toString(now.scalar_type()), fmt::join(now.sizes(), ", ")));
+    }
+    tensor.copy_(now);
+    module->setSlot(slot, tensor);
+  }
+};
+
+std::vector<AssignedBuffer> assigned_buffers(const torch::jit::Module& script) {
+  std::set<Attribute> assigned;
+  for (const torch::jit::Module& module : script.modules()) {
+    for (const torch::jit::Method& method : module.get_methods())
+      find_assignments(*method.graph()->block(), assigned);
+  }
+  std::vector<AssignedBuffer> buffers;
+  for (const auto& module : script.named_modules()) {
+    const c10::ClassTypePtr type = module.value.type();
+    for (const auto& buffer : module.value.named_buffers(/*recurse=*/false)) {
+      if (!assigned.contains({type.get(), buffer.name})) continue;
+      buffers.push_back({.name = module.name.empty() ? buffer.name : module.name + "." + buffer.name,
+                         .module = module.value._ivalue(),
+                         .slot = type->getAttributeSlot(buffer.name),
+                         .tensor = buffer.value});
+    }
+  }
+  return buffers;
+}
+
 class TorchScript final : public Model {
  public:
-  explicit TorchScript(torch::jit::Module script) : script_(std::move(script)) {
+  explicit TorchScript(torch::jit::Module script)
+      : script_(std::move(script)), assigned_(assigned_buffers(script_)) {
     Mirror::mirror(*this, script_);
   }
 
@@ -44,7 +108,9 @@ class TorchScript final : public Model {
     // The optimizer of graphs looks at the first runs of a process and rounds otherwise in the later ones: a job that
     // goes on after an interruption would end with other bits.
     const torch::jit::GraphOptimizerEnabledGuard as_it_is_written(false);
+    for (const AssignedBuffer& buffer : assigned_) buffer.lend();
     const c10::IValue output = script_.forward({std::move(input)});
+    for (const AssignedBuffer& buffer : assigned_) buffer.take_back();
     if (output.isTensor()) return output.toTensor();
     throw Exception(ErrorCode::kConfig,
                     fmt::format("/model/torchscript: its forward gives a {}, and a job needs "
@@ -59,6 +125,7 @@ class TorchScript final : public Model {
 
  private:
   torch::jit::Module script_;
+  std::vector<AssignedBuffer> assigned_;
 };
 
 /// What follows is advice for another case.

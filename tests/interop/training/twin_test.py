@@ -118,6 +118,50 @@ class Twins(TwinCase):
         state = torch.load(self.folder / "out/checkpoints/step-00000004.pt")["model"]
         self.assertTrue(torch.isinf(state["mask"]).any())
 
+    def test_buffers_in_whose_place_a_forward_puts_others_are_trained_saved_and_resumed(self):
+        class Tail(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.fc = nn.Linear(784, 10)
+                self.register_buffer("mean", torch.zeros(10))
+                self.register_buffer("forwards", torch.zeros((), dtype=torch.long))
+
+            def forward(self, x):
+                y = self.fc(x.flatten(1)) * (1 + self.mean)
+                if self.training:
+                    self.mean = 0.9 * self.mean + 0.1 * y.detach().mean(0)
+                    self.forwards = self.forwards + 1
+                return y - self.mean
+
+        torch.manual_seed(3)
+        torch.jit.script(nn.Sequential(nn.Identity(), Tail())).save(str(self.folder / "net.pt"))
+        for ranks in (1, 2):
+            with self.subTest(ranks=ranks):
+                self.assert_job_equals_twin(merged({**BASE, "model": {}}, SCRIPTED), ranks)
+        (self.folder / "job.json").write_text(json.dumps(merged({**BASE, "model": {"torchscript": "net.pt"}}, {"device": "cpu"})))
+        for out, steps in (("whole", (12,)), ("interrupted", (5, 12))):
+            for last in steps:
+                self.run_ranks(2, f"--set=/output_dir={self.folder / out}", f"--set=/train/max_steps={last}", "job.json")
+        whole, interrupted = (torch.load(self.folder / out / "checkpoints/step-00000012.pt")["model"] for out in ("whole", "interrupted"))
+        self.assertEqual(whole["1.forwards"].item(), 12)
+        self.assert_equal_weights(whole, interrupted)
+
+    def test_a_buffer_whose_shape_a_forward_changes_is_refused(self):
+        class Grows(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.fc = nn.Linear(784, 10)
+                self.register_buffer("all", torch.zeros(1))
+
+            def forward(self, x):
+                y = self.fc(x.flatten(1))
+                self.all = torch.cat([self.all, y.detach().mean().reshape(1)])
+                return y
+
+        torch.jit.script(Grows()).save(str(self.folder / "net.pt"))
+        (self.folder / "job.json").write_text(json.dumps(merged({**BASE, "model": {"torchscript": "net.pt"}}, {"device": "cpu"})))
+        self.assert_refused("/model/torchscript: its forward makes the buffer all, which was Float [1], one of Float [2]; ", 1, "job.json")
+
     def test_a_step_that_is_left_out_keeps_no_running_statistics_from_the_checkpoints(self):
         class Overflowing(nn.Module):
             def __init__(self):
