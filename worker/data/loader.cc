@@ -38,23 +38,27 @@ void check_batch(const Batch& batch, std::int64_t samples, const DataShape& shap
 
 }  // namespace
 
-BatchList batches_in_turns(const std::vector<std::vector<std::int64_t>>& shards, std::int64_t batch_size,
-                           std::int64_t per_turn) {
+BatchList split(const std::vector<std::int64_t>& shard, std::int64_t batch_size) {
+  BatchList batches;
+  const auto length = static_cast<std::int64_t>(shard.size());
+  for (std::int64_t at = 0; at < length; at += batch_size)
+    batches.emplace_back(shard.begin() + at, shard.begin() + std::min(at + batch_size, length));
+  return batches;
+}
+
+BatchList in_turns(const std::vector<BatchList>& shards, std::int64_t per_turn) {
   BatchList batches;
   const auto length = static_cast<std::int64_t>(shards.empty() ? 0 : shards.front().size());
-  for (std::int64_t turn_at = 0; turn_at < length; turn_at += batch_size * per_turn) {
-    const std::int64_t turn_end = std::min(turn_at + batch_size * per_turn, length);
-    for (const std::vector<std::int64_t>& shard : shards) {
-      for (std::int64_t at = turn_at; at < turn_end; at += batch_size)
-        batches.emplace_back(shard.begin() + at, shard.begin() + std::min(at + batch_size, turn_end));
-    }
+  for (std::int64_t at = 0; at < length; at += per_turn) {
+    for (const BatchList& shard : shards)
+      batches.insert(batches.end(), shard.begin() + at, shard.begin() + std::min(at + per_turn, length));
   }
   return batches;
 }
 
-BatchLoader::BatchLoader(const DataSource& source, std::vector<std::int64_t> indices,
+BatchLoader::BatchLoader(const DataSource& source, const std::vector<std::int64_t>& indices,
                          const LoaderOptions& options)
-    : BatchLoader(source, batches_in_turns({std::move(indices)}, options.batch_size, 1), options) {}
+    : BatchLoader(source, split(indices, options.batch_size), options) {}
 
 BatchLoader::BatchLoader(const DataSource& source, BatchList batches, const LoaderOptions& options)
     : source_(source), batches_(std::move(batches)), options_(options) {

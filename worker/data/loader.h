@@ -26,10 +26,11 @@ struct LoaderOptions {
 /// The samples of each of some batches, in order.
 using BatchList = std::vector<std::vector<std::int64_t>>;
 
-/// The batches of shards of one length in turns: the first `per_turn` of each shard, then the next ones. The last
-/// batch of a shard may be smaller. Pure.
-BatchList batches_in_turns(const std::vector<std::vector<std::int64_t>>& shards, std::int64_t batch_size,
-                           std::int64_t per_turn);
+/// A shard's batches. The last one may be smaller. Pure.
+BatchList split(const std::vector<std::int64_t>& shard, std::int64_t batch_size);
+
+/// The batches of shards that have as many, in turns: the first `per_turn` of each shard, then the next ones. Pure.
+BatchList in_turns(const std::vector<BatchList>& shards, std::int64_t per_turn);
 
 /// Batches, in their order whatever the number of threads.
 ///
@@ -40,7 +41,8 @@ class BatchLoader {
  public:
   BatchLoader(const DataSource& source, BatchList batches, const LoaderOptions& options);
   /// Those of one shard.
-  BatchLoader(const DataSource& source, std::vector<std::int64_t> indices, const LoaderOptions& options);
+  BatchLoader(const DataSource& source, const std::vector<std::int64_t>& indices,
+              const LoaderOptions& options);
   ~BatchLoader();
   BatchLoader(const BatchLoader&) = delete;
   BatchLoader& operator=(const BatchLoader&) = delete;

@@ -11,10 +11,9 @@ const DataSource& either(const data::InBytes* bytes, const DataSource& source) {
 
 }  // namespace
 
-DeviceBatches::DeviceBatches(const DataSource& source, std::vector<std::int64_t> indices,
+DeviceBatches::DeviceBatches(const DataSource& source, const std::vector<std::int64_t>& indices,
                              const data::LoaderOptions& options, const at::Device& device, CopyLane* lane)
-    : DeviceBatches(source, data::batches_in_turns({std::move(indices)}, options.batch_size, 1), options,
-                    device, lane) {}
+    : DeviceBatches(source, data::split(indices, options.batch_size), options, device, lane) {}
 
 DeviceBatches::DeviceBatches(const DataSource& source, data::BatchList batches,
                              const data::LoaderOptions& options, const at::Device& device, CopyLane* lane)

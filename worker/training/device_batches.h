@@ -21,7 +21,7 @@ class DeviceBatches {
   DeviceBatches(const DataSource& source, data::BatchList batches, const data::LoaderOptions& options,
                 const at::Device& device, CopyLane* lane);
   /// Those of one shard.
-  DeviceBatches(const DataSource& source, std::vector<std::int64_t> indices,
+  DeviceBatches(const DataSource& source, const std::vector<std::int64_t>& indices,
                 const data::LoaderOptions& options, const at::Device& device, CopyLane* lane);
 
   /// As those of DevicePrefetcher.

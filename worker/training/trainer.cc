@@ -9,6 +9,7 @@
 #include "worker/training/rng.h"
 #include "worker/training/training_batches.h"
 #include <ddprun/collectives.h>
+#include <ddprun/module_view.h>
 #include <ddprun/progress.h>
 #include <ddprun/sharded_evaluation.h>
 
@@ -30,12 +31,13 @@ namespace {
 
 constexpr std::size_t kShownIndices = 8;
 
-std::vector<DistributedSampler> make_samplers(const LoopOptions& options, const RankBlock& block,
-                                              std::int64_t samples) {
-  std::vector<DistributedSampler> samplers;
-  for (std::size_t turn = 0; turn < block.count; ++turn)
-    samplers.emplace_back(samples, sampler_options(options, block.ranks, block.rank(turn)));
-  return samplers;
+/// What normalizes batches does not learn from one value alone.
+std::int64_t least_batch(const Model& model, std::int64_t batch_size) {
+  const std::vector<NamedTensor> buffers = view_of(model).buffers();
+  const bool normalizes = std::any_of(buffers.begin(), buffers.end(), [](const NamedTensor& buffer) {
+    return buffer.first.ends_with("running_var");
+  });
+  return normalizes && batch_size >= 4 ? 2 : 1;  // smaller ones cannot be dealt out so
 }
 
 class PositionPart final : public SavedPart {
@@ -70,7 +72,6 @@ Trainer::Trainer(TrainerParts parts, Draft draft)
       device_(parts.context.device()),
       lane_(make_copy_lane(device_)),
       block_(rank_block(parts.job, parts.context)),
-      samplers_(make_samplers(options_, block_, parts.data.train->size())),
       time_(parts.clock),
       learner_(parts.context, parts.job, parts.parts, parts.data.train->shape(), std::move(draft), time_),
       best_by_(metric_named(options_.best_by, "/checkpoint/best_by")),
@@ -244,54 +245,52 @@ data::LoaderOptions Trainer::loader_options(std::int64_t batch_size) const {
 
 std::int64_t Trainer::steps_per_epoch() const { return size_.steps_per_epoch; }
 
-Trainer::Samples Trainer::rest_of_epoch() {
-  Samples rest;
-  for (DistributedSampler& sampler : samplers_) {
-    sampler.set_epoch(position_.epoch);
-    sampler.start_after(position_.samples_seen);
-    rest.push_back(sampler.indices());
-  }
-  return rest;
+EpochRest Trainer::rest_of_epoch() {
+  if (is_epoch_over(position_, length_)) return {};
+  return {block_,
+          {.samples = parts_.data.train->size(),
+           .sampler = sampler_options(options_, block_.ranks, block_.first),
+           .epoch = position_.epoch,
+           .seen = position_.samples_seen,
+           .batch_size = options_.batch_size,
+           .is_of_another_world = position_.samples_seen > 0 && position_.world.ranks != world_.ranks,
+           .least = least_batch(learner_.model(), options_.batch_size)}};
 }
 
 bool Trainer::run_epoch() {
-  // Each rank's is as long.
-  const Samples indices = is_epoch_over(position_, length_) ? Samples(block_.count) : rest_of_epoch();
-  const std::size_t per_rank = indices.front().size();
+  const EpochRest rest = rest_of_epoch();
   // The rest of an epoch that another world began may be too small to be dealt out (/train/drop_last).
-  if (per_rank == 0) position_.samples_seen = std::max(position_.samples_seen, length_.epoch_samples);
+  if (rest.batch_count() == 0)
+    position_.samples_seen = std::max(position_.samples_seen, length_.epoch_samples);
   // One loader for all ranks of this process, in the order of their turns.
-  DeviceBatches batches(*batches_,
-                        data::batches_in_turns(indices, options_.batch_size, options_.accumulation),
-                        loader_options(options_.batch_size), device_, lane_.get());
+  DeviceBatches batches(*batches_, rest.batches(options_.accumulation), loader_options(options_.batch_size),
+                        device_, lane_.get());
   learner_.model().train();
   TimePoint start = parts_.clock.now();
   std::int64_t units = 0;
-  std::size_t used = 0;
-  for (auto left = batches.batch_count() / static_cast<std::int64_t>(block_.count); left > 0;) {
-    const MicroBatches micro_batches{.count = std::min(left, options_.accumulation), .next = [&] {
-                                       const auto time = time_.on(Activity::kLoader);
-                                       return *batches.next();
-                                     }};
-    const std::int64_t samples =
-        std::min(micro_batches.count * options_.batch_size, static_cast<std::int64_t>(per_rank - used));
-    Samples of_step;
-    for (const std::vector<std::int64_t>& of_rank : indices) {
-      const auto first = of_rank.begin() + static_cast<std::ptrdiff_t>(used);
-      of_step.emplace_back(first, first + samples);
-    }
+  std::int64_t used = 0;  // batches of a rank
+  while (used < rest.batch_count()) {
+    const MicroBatches micro_batches{
+        .count = std::min(rest.batch_count() - used, options_.accumulation),
+        .next =
+            [&] {
+              const auto time = time_.on(Activity::kLoader);
+              return *batches.next();
+            },
+        .weights_of_first = used == 0 ? rest.weights_of_first() : std::vector<double>()};
+    const std::int64_t samples = rest.samples_of(used, micro_batches.count);
     begin_traced_step();
-    const bool is_kept = step(micro_batches, of_step);
+    const bool is_kept = step(micro_batches, rest.of_batches(used, micro_batches.count));
     if (lane_) {
       const auto time = time_.on(Activity::kLoader);
       batches.prefetch();
     }
-    left -= micro_batches.count;
-    used += static_cast<std::size_t>(samples);
-    position_.samples_seen += samples * world_.ranks;
-    if (left == 0) position_.samples_seen = std::max(position_.samples_seen, length_.epoch_samples);
+    used += micro_batches.count;
+    position_.samples_seen += samples;
+    if (used == rest.batch_count())
+      position_.samples_seen = std::max(position_.samples_seen, length_.epoch_samples);
     if (is_kept) {
-      units += samples * world_.ranks * parts_.data.train->shape().units_per_sample;
+      units += samples * parts_.data.train->shape().units_per_sample;
       after_step(to_seconds(parts_.clock.now() - start), units);
     } else {
       start = parts_.clock.now();

@@ -4,6 +4,7 @@
 #include "worker/data/loader.h"
 #include "worker/training/being_saved.h"
 #include "worker/training/copy_lane.h"
+#include "worker/training/epoch_rest.h"
 #include "worker/training/fresh_losses.h"
 #include "worker/training/job_data.h"
 #include "worker/training/job_parts.h"
@@ -19,7 +20,6 @@
 #include "worker/training/timeline.h"
 #include <ddprun/checkpoint.h>
 #include <ddprun/checkpointer.h>
-#include <ddprun/distributed_sampler.h>
 #include <ddprun/divergence.h>
 #include <ddprun/drain.h>
 #include <ddprun/init.h>
@@ -97,8 +97,8 @@ class Trainer {
   /// False when the job shall stop before the epoch is done.
   bool run_epoch();
   Ending stop();
-  /// By turn, the samples of a rank of this process: of the rest of an epoch, or of one step.
-  using Samples = std::vector<std::vector<std::int64_t>>;
+  /// By turn, the samples of a step of a rank of this process.
+  using Samples = EpochRest::Samples;
   /// False: the job has gone back to a checkpoint.
   bool step(const MicroBatches& micro_batches, const Samples& samples);
   /// What was not finite, where, and with which samples, if something was on some rank. The same on every rank.
@@ -152,7 +152,7 @@ class Trainer {
   void tell_saved(const SavedCheckpoint& saved);
   void tell_not_saved(std::int64_t step, const Exception& why);
   [[nodiscard]] std::int64_t steps_per_epoch() const;
-  [[nodiscard]] Samples rest_of_epoch();
+  [[nodiscard]] EpochRest rest_of_epoch();
   [[nodiscard]] bool is_due(std::int64_t every_epochs) const;
   [[nodiscard]] data::LoaderOptions loader_options(std::int64_t batch_size) const;
   template <class Event>
@@ -166,7 +166,6 @@ class Trainer {
   at::Device device_;
   std::unique_ptr<CopyLane> lane_;  ///< on which training batches get there; null on the CPU
   RankBlock block_;
-  std::vector<DistributedSampler> samplers_;  ///< by turn
   TimeSpent time_;
   Learner learner_;
   AboutJob about_;

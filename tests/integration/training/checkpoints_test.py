@@ -379,6 +379,29 @@ class OtherWorlds(JobTest):
                 # 19 are left: 5 steps, or 4, and three samples of the epoch are left out; then a whole epoch of 6.
                 self.assertIn(f"done: 2 of 2 epochs, {5 + 4 + 6 if drop_last else 5 + 5 + 6} steps", done.stdout)
 
+    def test_the_rest_of_an_epoch_comes_once_and_counts_alike(self):
+        """What is left after 8 samples is one step: of five ranks that do not divide it, and of one that has it whole."""
+        for samples, on_five in ((20, "3, 3, 2, 2 and 2"), (10, "1, 1 and three that have none")):
+            with self.subTest(on_five):
+                ends = []
+                for ranks, batch_size in ((5, 4), (1, samples - 8)):
+                    job = self.job_file({"model": {"dropout": 0}, "data": {"train_samples": samples}, "output_dir": f"{samples}-{ranks}",
+                                         "train": {"epochs": 1, "batch_size": 4}, "optimizer": {"learning_rate": 0.5}})
+                    self.run_job(job, "/train/max_steps=1")
+                    self.run_job(job, f"/train/batch_size={batch_size}", ranks=ranks)
+                    epoch = self.metrics("epoch", f"{samples}-{ranks}")[-1]
+                    ends.append((epoch["loss"], epoch["held_out_loss"]))
+                    self.assertEqual(epoch["step"], 2)
+                for of_five, of_one in zip(*ends):
+                    self.assertAlmostEqual(of_five, of_one, delta=2e-6 * of_one)
+
+    def test_a_batch_norm_gets_no_batch_of_one_sample_when_the_world_changes(self):
+        job = self.job_file({"model": {"type": "resnet18"}, "data": {"train_samples": 22, "test_samples": 8},
+                             "train": {"epochs": 2, "batch_size": 4}, "checkpoint": {"every_steps": 1}})
+        self.run_job(job, "/train/max_steps=1", ranks=2)
+        self.run_job(job, "/train/max_steps=2", ranks=3)  # of 14: 3 or 2 on each, and then 2, not 4 and then 1
+        self.run_job(job, ranks=2)
+
 
 if __name__ == "__main__":
     if len(sys.argv) > 1 and not sys.argv[1].startswith("-"):

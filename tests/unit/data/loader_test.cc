@@ -81,12 +81,13 @@ TEST_CASE("an empty shard has no batch") {
 }
 
 TEST_CASE("batches of several shards come in turns") {
-  const std::vector<std::vector<std::int64_t>> shards{{0, 1, 2, 3, 4, 5, 6}, {10, 11, 12, 13, 14, 15, 16}};
-  CHECK(data::batches_in_turns(shards, 2, 1) ==
+  const std::vector<data::BatchList> shards{data::split({0, 1, 2, 3, 4, 5, 6}, 2),
+                                            data::split({10, 11, 12, 13, 14, 15, 16}, 2)};
+  CHECK(data::in_turns(shards, 1) ==
         data::BatchList{{0, 1}, {10, 11}, {2, 3}, {12, 13}, {4, 5}, {14, 15}, {6}, {16}});
-  CHECK(data::batches_in_turns(shards, 2, 3) ==
+  CHECK(data::in_turns(shards, 3) ==
         data::BatchList{{0, 1}, {2, 3}, {4, 5}, {10, 11}, {12, 13}, {14, 15}, {6}, {16}});
-  CHECK(data::batches_in_turns({{}, {}}, 2, 3).empty());
+  CHECK(data::in_turns({{}, {}}, 3).empty());
 }
 
 TEST_CASE("a loader passes on the epoch, and what a sample throws") {
