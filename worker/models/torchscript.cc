@@ -2,7 +2,6 @@
 #include <ddprun/trainer/registry.h>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <torch/csrc/jit/api/module.h>
 #include <torch/csrc/jit/ir/ir.h>
 #include <torch/csrc/jit/runtime/graph_executor.h>
@@ -53,30 +52,29 @@ void find_assignments(const torch::jit::Block& block, std::set<Attribute>& found
 
 /// A buffer in whose place the script puts another tensor (self.mean = …), where all others know the one of the mirror.
 struct AssignedBuffer {
-  std::string name;
   torch::jit::ObjectPtr module;
   std::size_t slot = 0;
   at::Tensor tensor;  ///< the mirror's
+  bool is_cache = false;
 
   /// The script works on a copy: a backward may want what was there, and the mirror's changes.
-  void lend() const { module->setSlot(slot, tensor.detach().clone()); }
+  void lend() const {
+    if (!is_cache) module->setSlot(slot, tensor.detach().clone());
+  }
 
-  void take_back() const {
+  /// A tensor of another shape or kind is a cache: it stays, and each process makes its own.
+  void take_back() {
     const torch::NoGradGuard no_grad;
     const at::Tensor now = module->getSlot(slot).toTensor();
-    if (now.sizes() != tensor.sizes() || now.scalar_type() != tensor.scalar_type()) {
-      throw Exception(
-          ErrorCode::kConfig,
-          fmt::format("/model/torchscript: its forward makes the buffer {}, which was {} [{}], one of "
-                      "{} [{}]; a checkpoint holds buffers of one shape and dtype",
-                      name, at::toString(tensor.scalar_type()), fmt::join(tensor.sizes(), ", "),
-                      at::toString(now.scalar_type()), fmt::join(now.sizes(), ", ")));
-    }
+    is_cache = now.sizes() != tensor.sizes() || !at::can_cast(now.scalar_type(), tensor.scalar_type());
+    if (is_cache) return;
     tensor.copy_(now);
     module->setSlot(slot, tensor);
   }
 };
 
+/// Each gets memory of its own, which a file may give to several: from their first assignment on they have different
+/// values.
 std::vector<AssignedBuffer> assigned_buffers(const torch::jit::Module& script) {
   std::set<Attribute> assigned;
   for (const torch::jit::Module& module : script.modules()) {
@@ -84,14 +82,15 @@ std::vector<AssignedBuffer> assigned_buffers(const torch::jit::Module& script) {
       find_assignments(*method.graph()->block(), assigned);
   }
   std::vector<AssignedBuffer> buffers;
-  for (const auto& module : script.named_modules()) {
-    const c10::ClassTypePtr type = module.value.type();
-    for (const auto& buffer : module.value.named_buffers(/*recurse=*/false)) {
+  for (const torch::jit::Module& module : script.modules()) {
+    const c10::ClassTypePtr type = module.type();
+    for (const auto& buffer : module.named_buffers(/*recurse=*/false)) {
       if (!assigned.contains({type.get(), buffer.name})) continue;
-      buffers.push_back({.name = module.name.empty() ? buffer.name : module.name + "." + buffer.name,
-                         .module = module.value._ivalue(),
-                         .slot = type->getAttributeSlot(buffer.name),
-                         .tensor = buffer.value});
+      AssignedBuffer& one = buffers.emplace_back();
+      one.module = module._ivalue();
+      one.slot = type->getAttributeSlot(buffer.name);
+      one.tensor = buffer.value.detach().clone(at::MemoryFormat::Contiguous);
+      one.module->setSlot(one.slot, one.tensor);
     }
   }
   return buffers;
@@ -110,7 +109,9 @@ class TorchScript final : public Model {
     const torch::jit::GraphOptimizerEnabledGuard as_it_is_written(false);
     for (const AssignedBuffer& buffer : assigned_) buffer.lend();
     const c10::IValue output = script_.forward({std::move(input)});
-    for (const AssignedBuffer& buffer : assigned_) buffer.take_back();
+    for (AssignedBuffer& buffer : assigned_) {
+      if (!buffer.is_cache) buffer.take_back();
+    }
     if (output.isTensor()) return output.toTensor();
     throw Exception(ErrorCode::kConfig,
                     fmt::format("/model/torchscript: its forward gives a {}, and a job needs "

@@ -57,11 +57,11 @@ void EpochRest::deal_first(const RankBlock& block, const EpochDeal& deal, std::i
     std::vector<std::int64_t>& batch = by_turn_[turn].emplace_back();
     for (std::int64_t at = block.rank(turn); block.rank(turn) < holders && at < count; at += holders)
       batch.push_back(order[static_cast<std::size_t>(deal.seen + at)]);
-    weights_of_first_.push_back(static_cast<double>(batch.size()) * block.ranks / static_cast<double>(count));
+    counted_in_first_.push_back(static_cast<std::int64_t>(batch.size()));
     for (std::size_t i = 0; static_cast<std::int64_t>(batch.size()) < deal.least; ++i)
       batch.push_back(order[i % order.size()]);
   }
-  if (count % block.ranks == 0 && is_enough) weights_of_first_.clear();
+  if (count == deal.batch_size * block.ranks) counted_in_first_.clear();
 }
 
 EpochRest::Samples EpochRest::of_batches(std::int64_t first, std::int64_t count) const {
@@ -74,6 +74,20 @@ EpochRest::Samples EpochRest::of_batches(std::int64_t first, std::int64_t count)
     }
   }
   return samples;
+}
+
+std::vector<std::vector<double>> EpochRest::weights_of_first(std::int64_t count) const {
+  std::vector<std::vector<double>> weights;
+  if (counted_in_first_.empty()) return weights;
+  const double mean = static_cast<double>(samples_of(0, count)) / ranks_;
+  for (std::size_t turn = 0; turn < by_turn_.size(); ++turn) {
+    std::vector<double>& of_rank = weights.emplace_back();
+    for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i) {
+      const auto size = static_cast<std::int64_t>(by_turn_[turn].at(i).size());
+      of_rank.push_back(static_cast<double>(i == 0 ? counted_in_first_[turn] : size) / mean);
+    }
+  }
+  return weights;
 }
 
 std::int64_t EpochRest::samples_of(std::int64_t first, std::int64_t count) const {

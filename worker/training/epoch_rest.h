@@ -18,7 +18,7 @@ struct EpochDeal {
   std::int64_t batch_size = 1;
   /// Another number of ranks has seen them.
   bool is_of_another_world = false;
-  /// Samples of a batch that the model learns from: 2 where it normalizes batches, as far as there are so many.
+  /// Samples of a batch that the model learns from: 2 where it normalizes batches, which are of 4 or more then.
   std::int64_t least = 1;
 };
 
@@ -51,17 +51,18 @@ class EpochRest {
   /// How many these are on all ranks of the job, without those that do not count.
   [[nodiscard]] std::int64_t samples_of(std::int64_t first, std::int64_t count) const;
 
-  /// By turn, how much the first batch counts beside those of the other ranks, so that in the mean over ranks all its
-  /// samples count alike. Empty where the batches are as large.
-  [[nodiscard]] const std::vector<double>& weights_of_first() const { return weights_of_first_; }
+  /// By turn, how much each of `count` batches from the first on counts, so that in the mean over ranks of their sums
+  /// all samples count alike. Empty where the first batch is as large as any.
+  [[nodiscard]] std::vector<std::vector<double>> weights_of_first(std::int64_t count) const;
 
  private:
   void deal_first(const RankBlock& block, const EpochDeal& deal, std::int64_t count);
 
   int ranks_ = 1;
   std::vector<data::BatchList> by_turn_;
-  std::vector<double> weights_of_first_;
-  std::int64_t in_first_ = 0;  ///< of all ranks
+  std::int64_t in_first_ = 0;  ///< samples of all ranks
+  /// Of each turn, without those that do not count; empty where the first batch is as large as any.
+  std::vector<std::int64_t> counted_in_first_;
 };
 
 }  // namespace ddprun::training

@@ -109,7 +109,7 @@ StepOutcome Step::run(const MicroBatches& micro_batches, double learning_rate, c
   const bool may_be_left_out = options_.non_finite == NonFinite::kSkip;
   const Buffers buffers = may_be_left_out ? buffers_of(parts_.model, parts_.strategy) : Buffers();
   const std::vector<at::Tensor> before = copies_of(buffers);
-  if (parts_.graph != nullptr && micro_batches.weights_of_first.empty()) {
+  if (parts_.graph != nullptr && micro_batches.weights.empty()) {
     learn_in_graph(micro_batches, outcome);
   } else if (!learn(micro_batches, outcome, hooks)) {
     return outcome;
@@ -144,8 +144,9 @@ bool Step::learn_as(std::size_t turn, const MicroBatches& micro_batches, StepOut
   parts_.optimizer.zero_grad();
   for (std::int64_t left = micro_batches.count; left > 0; --left) {
     const bool is_last = left == 1;
-    const bool is_weighted = left == micro_batches.count && !micro_batches.weights_of_first.empty();
-    const double weight = is_weighted ? micro_batches.weights_of_first[turn] : 1;
+    const auto number = static_cast<std::size_t>(micro_batches.count - left);
+    const double weight = micro_batches.weights.empty() ? 1.0 / static_cast<double>(micro_batches.count)
+                                                        : micro_batches.weights[turn][number];
     const std::shared_ptr<void> only_here = is_last ? nullptr : parts_.strategy.no_sync();
     const Batch batch = micro_batches.next();
     const at::Tensor loss = loss_of(batch);
@@ -154,8 +155,12 @@ bool Step::learn_as(std::size_t turn, const MicroBatches& micro_batches, StepOut
     outcome.is_finite = !must_stop(loss);
     outcome.turn = turn;
     if (!outcome.is_finite) return false;
-    at::Tensor share = micro_batches.count == 1 ? loss : loss / static_cast<double>(micro_batches.count);
-    if (is_weighted) share = share * weight;
+    at::Tensor share = loss;
+    if (!micro_batches.weights.empty()) {
+      share = loss * weight;
+    } else if (micro_batches.count > 1) {
+      share = loss / static_cast<double>(micro_batches.count);  // as Python's loops have it, to the last bit
+    }
     if (is_last && hooks.before_last_backward) hooks.before_last_backward(outcome);
     const auto time = parts_.time.on(Activity::kBackward);
     const at::Tensor scaled = scaler_.scale(share);

@@ -43,9 +43,9 @@ StepOptions read_step_options(const Options& train);
 struct MicroBatches {
   std::int64_t count = 1;       ///< of each rank that this process trains as
   std::function<Batch()> next;  ///< on the device: `count` of the first rank, and so on in the order of turns
-  /// By turn, where the first batches of the ranks are not as large: that one's weight among them. 0: it only keeps a
-  /// place, and of it no more is left than what it does to that rank's running statistics. Empty: all count alike.
-  std::vector<double> weights_of_first{};
+  /// By turn, where they are not as large: how much each one counts, on average 1 / count. 0: it only keeps a place,
+  /// and of it no more is left than what it does to that rank's running statistics. Empty: all count alike.
+  std::vector<std::vector<double>> weights{};
 };
 
 struct StepOutcome {

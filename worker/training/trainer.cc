@@ -31,13 +31,10 @@ namespace {
 
 constexpr std::size_t kShownIndices = 8;
 
-/// What normalizes batches does not learn from one value alone.
-std::int64_t least_batch(const Model& model, std::int64_t batch_size) {
+bool normalizes_batches(const Model& model) {
   const std::vector<NamedTensor> buffers = view_of(model).buffers();
-  const bool normalizes = std::any_of(buffers.begin(), buffers.end(), [](const NamedTensor& buffer) {
-    return buffer.first.ends_with("running_var");
-  });
-  return normalizes && batch_size >= 4 ? 2 : 1;  // smaller ones cannot be dealt out so
+  return std::any_of(buffers.begin(), buffers.end(),
+                     [](const NamedTensor& buffer) { return buffer.first.ends_with("running_var"); });
 }
 
 class PositionPart final : public SavedPart {
@@ -247,14 +244,18 @@ std::int64_t Trainer::steps_per_epoch() const { return size_.steps_per_epoch; }
 
 EpochRest Trainer::rest_of_epoch() {
   if (is_epoch_over(position_, length_)) return {};
-  return {block_,
-          {.samples = parts_.data.train->size(),
-           .sampler = sampler_options(options_, block_.ranks, block_.first),
-           .epoch = position_.epoch,
-           .seen = position_.samples_seen,
-           .batch_size = options_.batch_size,
-           .is_of_another_world = position_.samples_seen > 0 && position_.world.ranks != world_.ranks,
-           .least = least_batch(learner_.model(), options_.batch_size)}};
+  EpochDeal deal{.samples = parts_.data.train->size(),
+                 .sampler = sampler_options(options_, block_.ranks, block_.first),
+                 .epoch = position_.epoch,
+                 .seen = position_.samples_seen,
+                 .batch_size = options_.batch_size,
+                 .is_of_another_world = position_.samples_seen > 0 && position_.world.ranks != world_.ranks};
+  if (normalizes_batches(learner_.model())) {
+    // Of one sample it does not learn, and smaller batches cannot be dealt out without one.
+    deal.is_of_another_world = deal.is_of_another_world && options_.batch_size >= 4;
+    deal.least = 2;
+  }
+  return {block_, deal};
 }
 
 bool Trainer::run_epoch() {
@@ -270,14 +271,12 @@ bool Trainer::run_epoch() {
   std::int64_t units = 0;
   std::int64_t used = 0;  // batches of a rank
   while (used < rest.batch_count()) {
-    const MicroBatches micro_batches{
-        .count = std::min(rest.batch_count() - used, options_.accumulation),
-        .next =
-            [&] {
-              const auto time = time_.on(Activity::kLoader);
-              return *batches.next();
-            },
-        .weights_of_first = used == 0 ? rest.weights_of_first() : std::vector<double>()};
+    MicroBatches micro_batches{.count = std::min(rest.batch_count() - used, options_.accumulation),
+                               .next = [&] {
+                                 const auto time = time_.on(Activity::kLoader);
+                                 return *batches.next();
+                               }};
+    if (used == 0) micro_batches.weights = rest.weights_of_first(micro_batches.count);
     const std::int64_t samples = rest.samples_of(used, micro_batches.count);
     begin_traced_step();
     const bool is_kept = step(micro_batches, rest.of_batches(used, micro_batches.count));

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 using namespace ddprun;
@@ -35,7 +36,9 @@ Learned learned_in(int ranks, const EpochDeal& deal) {
   for (int rank = 0; rank < ranks; ++rank) {
     const EpochRest rest({.ranks = ranks, .first = rank, .count = 1}, deal);
     learned.batches.push_back(rest.batches(1));
-    learned.weights.push_back(rest.weights_of_first().empty() ? 1 : rest.weights_of_first().at(0));
+    const std::int64_t first = std::min<std::int64_t>(rest.batch_count(), 1);
+    const std::vector<std::vector<double>> weights = rest.weights_of_first(first);
+    learned.weights.push_back(weights.empty() ? 1 : weights.at(0).at(0));
     learned.told = rest.samples_of(0, rest.batch_count());
   }
   return learned;
@@ -135,6 +138,28 @@ TEST_CASE("each sample of a first batch counts alike in the mean over ranks") {
   }
 }
 
+TEST_CASE("each sample of a first step of several batches counts alike") {
+  constexpr int kRanks = 8;
+  constexpr std::int64_t kBatches = 3;
+  // 41 samples in batches of 1, and 43 in batches of 4: 5 and 2 of them on each rank.
+  for (const auto& [seen, batch_size] : {std::pair{60, 1}, std::pair{58, 4}}) {
+    double samples = 0;
+    std::vector<double> parts;
+    for (int rank = 0; rank < kRanks; ++rank) {
+      const EpochRest rest({.ranks = kRanks, .first = rank, .count = 1}, deal_of(101, seen, batch_size));
+      const std::int64_t count = std::min(rest.batch_count(), kBatches);
+      const data::BatchList batches = rest.batches(1);
+      const std::vector<double> weights = rest.weights_of_first(count).at(0);
+      REQUIRE(weights.size() == static_cast<std::size_t>(count));
+      samples = static_cast<double>(rest.samples_of(0, count));
+      for (std::size_t i = 0; i < weights.size(); ++i) {
+        if (weights[i] > 0) parts.push_back(weights[i] / static_cast<double>(batches[i].size()) / kRanks);
+      }
+    }
+    for (const double part : parts) REQUIRE(std::abs(part - 1 / samples) < 1e-12);
+  }
+}
+
 TEST_CASE("after its first batch the rest of an epoch goes on in its world as if there had been no other") {
   for (const std::int64_t least : {1, 2}) {
     for (std::int64_t seen = 1; seen < 95; ++seen) {
@@ -148,7 +173,7 @@ TEST_CASE("after its first batch the rest of an epoch goes on in its world as if
         deal.seen += rest.samples_of(0, 1);
         deal.is_of_another_world = false;
         const EpochRest later(block, deal);
-        REQUIRE(later.weights_of_first().empty());
+        REQUIRE(later.weights_of_first(1).empty());
         if (!expected.empty()) REQUIRE(later.batches(1) == expected);
       }
     }
@@ -160,7 +185,7 @@ TEST_CASE("in a world of its own an epoch is dealt out as Python's DistributedSa
   deal.is_of_another_world = false;
   const RankBlock block{.ranks = 4, .first = 3, .count = 1};
   const EpochRest rest(block, deal);
-  CHECK(rest.weights_of_first().empty());
+  CHECK(rest.weights_of_first(1).empty());
   CHECK(rest.samples_of(0, rest.batch_count()) == 104);
   CHECK(rest.batches(1) ==
         data::split(DistributedSampler(101, {.world_size = 4, .rank = 3, .seed = kSeed}).indices(), 8));
