@@ -1,9 +1,10 @@
 #include "launcher/why/verdict/doing.h"
 
 #include "launcher/text/text.h"
-#include "launcher/why/facts/collective_text.h"
 #include "launcher/why/look/system_calls.h"
 #include "launcher/why/look/thread_state.h"
+#include "launcher/why/verdict/doing_words.h"
+#include "launcher/why/verdict/stacks.h"
 
 #include <fmt/format.h>
 
@@ -13,225 +14,6 @@
 
 namespace ddprun::launcher::why {
 namespace {
-
-constexpr std::size_t kMostFrames = 4;
-
-bool is_library(const std::string& file) {
-  return file.find("/site-packages/") != std::string::npos ||
-         file.find("/lib/python3") != std::string::npos || file.starts_with("<frozen") || file.empty();
-}
-
-bool is_torch(const std::string& file) { return file.find("/torch/") != std::string::npos; }
-
-const PythonThread* main_python(const RankFacts& facts) {
-  const auto main = std::find_if(facts.python.begin(), facts.python.end(), [&](const PythonThread& t) {
-    return t.tid == facts.pid && !t.frames.empty();
-  });
-  if (main != facts.python.end()) return &*main;
-  return facts.python.empty() || facts.python.front().frames.empty() ? nullptr : &facts.python.front();
-}
-
-/// The program's own lines; before them the innermost of a library, unless that is torch's.
-std::vector<Frame> shown_frames(const std::vector<Frame>& frames) {
-  std::vector<Frame> shown;
-  for (const Frame& frame : frames) {
-    if (!is_library(frame.file)) shown.push_back(frame);
-  }
-  if (shown.empty())
-    shown = frames;
-  else if (is_library(frames.front().file) && !is_torch(frames.front().file))
-    shown.insert(shown.begin(), frames.front());
-  shown.resize(std::min(shown.size(), kMostFrames));
-  return shown;
-}
-
-/// Frames of the C library and the interpreter tell nothing.
-bool tells_nothing(const std::string& function) {
-  static constexpr std::array<std::string_view, 12> kDull{"?",
-                                                          "syscall",
-                                                          "__futex",
-                                                          "pthread_",
-                                                          "__pthread",
-                                                          "_PyEval",
-                                                          "__libc",
-                                                          "_start",
-                                                          "clock_nanosleep",
-                                                          "__nanosleep",
-                                                          "std::condition_variable",
-                                                          "std::__condvar"};
-  // The call itself is told.
-  static constexpr std::array<std::string_view, 8> kTold{"read",  "write",   "__read", "__write",
-                                                         "wait4", "__wait4", "poll",   "__poll"};
-  return std::find(kTold.begin(), kTold.end(), function) != kTold.end() ||
-         std::any_of(kDull.begin(), kDull.end(),
-                     [&](std::string_view dull) { return function.starts_with(dull); });
-}
-
-std::vector<Frame> native_frames(const RankFacts& facts) {
-  std::vector<Frame> shown;
-  for (const NativeThread& thread : facts.native) {
-    if (thread.tid != facts.pid) continue;
-    for (const std::string& function : thread.functions) {
-      if (!tells_nothing(function) && shown.size() < kMostFrames) shown.push_back({function, {}, 0, {}});
-    }
-  }
-  return shown;
-}
-
-bool has_native(const RankFacts& facts, std::string_view part) {
-  return std::any_of(facts.native.begin(), facts.native.end(), [&](const NativeThread& thread) {
-    return std::any_of(thread.functions.begin(), thread.functions.end(),
-                       [&](const std::string& function) { return function.find(part) != std::string::npos; });
-  });
-}
-
-/// Whether `is_it` says so of a function on the main thread's stack.
-template <class Predicate>
-bool any_on_main(const RankFacts& facts, Predicate is_it) {
-  return std::any_of(facts.native.begin(), facts.native.end(), [&](const NativeThread& thread) {
-    return thread.tid == facts.pid && std::any_of(thread.functions.begin(), thread.functions.end(), is_it);
-  });
-}
-
-bool has_main_native(const RankFacts& facts, std::string_view part) {
-  return any_on_main(facts,
-                     [&](const std::string& function) { return function.find(part) != std::string::npos; });
-}
-
-bool is_main_in(const RankFacts& facts, std::string_view name) {
-  return any_on_main(facts, [&](const std::string& function) { return function == name; });
-}
-
-/// The name of torch's operation that the main thread is in, by its Python frames; empty: in none.
-std::string torch_operation(const RankFacts& facts) {
-  const PythonThread* const main = main_python(facts);
-  if (main == nullptr) return {};
-  for (const Frame& frame : main->frames) {
-    if (!is_torch(frame.file)) break;
-    if (frame.file.ends_with("/distributed_c10d.py")) return frame.function;
-  }
-  return {};
-}
-
-std::string rate(double bytes_per_s) {
-  return fmt::format("{}/s", format_bytes(static_cast<std::uint64_t>(bytes_per_s)));
-}
-
-std::string place(const Object& object) {
-  std::string text = printable(object.path);
-  if (!object.mount.empty()) {
-    text += fmt::format(" ({}{})", object.mount,
-                        object.source.empty() || object.source == object.mount || object.source == "none"
-                            ? std::string()
-                            : ", " + object.source);
-  }
-  return text;
-}
-
-std::string call_words(const ThreadLook& main, const Object& object) {
-  const SystemCall& call = main.call;
-  const std::string name = name_of_call(call.number);
-  const bool is_pipe = main.wait_channel.find("pipe_") != std::string::npos;
-  const bool is_fifo_open = main.wait_channel.find("wait_for_partner") != std::string::npos;
-  if (is_fifo_open)
-    return fmt::format("waits in open() of {}, a FIFO that nobody has opened for the other direction",
-                       printable(object.path));
-  if (is_sleep(call.number)) return fmt::format("sleeps ({})", name);
-  if (is_futex(call.number)) return "waits for a lock or for another thread of its own (futex)";
-  if (is_wait_for_child(call.number)) return fmt::format("waits for a child process to end ({})", name);
-  if (is_poll(call.number)) return fmt::format("waits in {}()", name);
-  if (is_file_lock(call.number))
-    return fmt::format(
-        "waits for a lock of the file {}{}", place(object),
-        object.other_end.empty() ? std::string() : fmt::format(", which {} holds", object.other_end));
-  if (call.number < 0) return {};
-  if (reads(call.number) && call.arguments[0] == 0)
-    return fmt::format("waits for input on its standard input ({})",
-                       object.path.empty() ? "closed" : printable(object.path));
-  if (object.path.starts_with("pipe:")) {
-    const std::string& other = object.other_end;
-    if (other.empty())
-      return reads(call.number)
-                 ? fmt::format("waits in {}() of a pipe into which nobody else writes", name)
-                 : fmt::format("is blocked in {}() to a pipe that is full, which nobody else reads", name);
-    return reads(call.number)
-               ? fmt::format("waits in {}() of a pipe into which {} writes nothing", name, other)
-               : fmt::format("is blocked in {}() to a pipe that is full, which {} does not read", name,
-                             other);
-  }
-  if (object.path.starts_with("socket:")) {
-    return fmt::format("waits in {}() of a socket{}", name,
-                       object.other_end.empty() ? std::string() : " to " + object.other_end);
-  }
-  if (is_pipe && object.path.starts_with('/') && (reads(call.number) || writes(call.number)))
-    return reads(call.number)
-               ? fmt::format("waits in {}() of {}, a FIFO into which nobody writes", name,
-                             printable(object.path))
-               : fmt::format("is blocked in {}() to {}, a FIFO that is full, which nobody reads", name,
-                             printable(object.path));
-  if (!object.path.empty()) return fmt::format("is in {}() of {}", name, place(object));
-  return fmt::format("is in {}()", name);
-}
-
-std::string child_name(const Child& child) {
-  return fmt::format("pid {} ({})", child.pid, printable(child.name));
-}
-
-/// "computes"; empty: nothing that has a name.
-std::string child_does(const Child& child) {
-  if (child.state == "T") return "is stopped by a signal";
-  if (child.state == "t") return "is stopped by a debugger";
-  if (child.state == "Z") return "has ended";
-  if (child.is_busy && child.bytes_per_s > 0)
-    return fmt::format("reads or writes ({})", rate(child.bytes_per_s));
-  if (child.is_busy) return "computes";
-  const ThreadLook look{.tid = 0, .name = {}, .state = child.state, .wait_channel = {}, .call = child.call};
-  return call_words(look, child.object);
-}
-
-/// What a rank that waits for a process of its own waits for.
-std::string children_words(const RankFacts& facts) {
-  std::vector<std::string> texts;
-  for (const Child& child : facts.children) {
-    if (child.name == "pt_main_thread" && facts.children.size() > 1) continue;
-    const std::string does = child_does(child);
-    texts.push_back(does.empty() ? child_name(child) : fmt::format("{} {}", child_name(child), does));
-  }
-  constexpr std::size_t kMost = 4;
-  texts.resize(std::min(texts.size(), kMost));
-  return fmt::format("{}", fmt::join(texts, ", "));
-}
-
-std::vector<Frame> child_frames(const RankFacts& facts) {
-  for (const Child& child : facts.children) {
-    if (!child.python.empty() && !child.python.front().frames.empty())
-      return shown_frames(child.python.front().frames);
-  }
-  return {};
-}
-
-bool has_frame(const PythonThread* thread, std::string_view function) {
-  return thread != nullptr &&
-         std::any_of(thread->frames.begin(), thread->frames.end(), [&](const Frame& frame) {
-           return frame.function == function || frame.function.ends_with(fmt::format(".{}", function));
-         });
-}
-
-/// Whether it is in Queue.get of Python's library.
-bool waits_for_an_item(const PythonThread* thread) {
-  return thread != nullptr &&
-         std::any_of(thread->frames.begin(), thread->frames.end(), [](const Frame& frame) {
-           return frame.file.ends_with("/queue.py") &&
-                  (frame.function == "get" || frame.function.ends_with(".get"));
-         });
-}
-
-/// A thread that holds Python's lock while the main one waits.
-const PythonThread* holder_of_gil(const RankFacts& facts) {
-  const auto holder = std::find_if(facts.python.begin(), facts.python.end(),
-                                   [&](const PythonThread& t) { return t.owns_gil && t.tid != facts.pid; });
-  return holder == facts.python.end() ? nullptr : &*holder;
-}
 
 std::optional<Activity> held_activity(const RankFacts& facts) {
   const ProcessLook& now = facts.second;
@@ -465,39 +247,6 @@ std::optional<Activity> waiting_activity(const RankFacts& facts) {
   return std::nullopt;
 }
 
-/// Whether the thread waits for work, as those of pools and queues do.
-bool is_idle(const PythonThread& thread) {
-  static constexpr std::array<std::string_view, 8> kIdle{
-      "/threading.py", "/queue.py",        "/concurrent/futures/thread.py",
-      "/selectors.py", "/socketserver.py", "/multiprocessing/",
-      "/asyncio/",     "/tqdm/_monitor.py"};
-  return thread.frames.empty() || std::any_of(kIdle.begin(), kIdle.end(), [&](std::string_view file) {
-           return thread.frames.front().file.find(file) != std::string::npos;
-         });
-}
-
-/// For whom a main thread that waits for a lock may wait: a thread that is at something, else its processes.
-std::string helpers_words(const RankFacts& facts) {
-  const PythonThread* const main = main_python(facts);
-  const auto is_at_work = [&](const PythonThread& thread) { return &thread != main && !is_idle(thread); };
-  // Libraries have threads of their own that wait for ever: one that is in the program itself says more.
-  auto at_work = std::find_if(facts.python.begin(), facts.python.end(), [&](const PythonThread& thread) {
-    return is_at_work(thread) && std::any_of(thread.frames.begin(), thread.frames.end(),
-                                             [](const Frame& frame) { return !is_library(frame.file); });
-  });
-  if (at_work == facts.python.end())
-    at_work = std::find_if(facts.python.begin(), facts.python.end(), is_at_work);
-  if (at_work != facts.python.end()) {
-    const Frame frame = shown_frames(at_work->frames).front();
-    const std::string line(trim_blanks(frame.source));
-    return fmt::format("; its thread {} is in {} at {}:{}{}{}", printable(at_work->name),
-                       printable(frame.function), printable(frame.file.substr(frame.file.rfind('/') + 1)),
-                       frame.line, line.empty() ? "" : ": ", printable(shorten(line, 80)));
-  }
-  const std::string children = children_words(facts);
-  return children.empty() ? std::string() : "; its processes: " + children;
-}
-
 Activity blocked_activity(const RankFacts& facts) {
   const ThreadLook& now = facts.second.threads.front();
   const PythonThread* const main = main_python(facts);
@@ -533,13 +282,6 @@ Activity blocked_activity(const RankFacts& facts) {
       activity.words += ": " + children;
   }
   return activity;
-}
-
-/// The peer is its rank in the group, and of other groups the members are not known.
-std::string message_words(const Collective& message) {
-  const bool is_known = message.peer >= 0 && is_world(message.group);
-  return fmt::format("waits in {} for {}", message.operation,
-                     is_known ? fmt::format("rank {}", message.peer) : std::string("another rank"));
 }
 
 }  // namespace
@@ -598,16 +340,6 @@ bool awaits_others(const Activity& activity) {
 bool is_held(Doing doing) {
   return doing == Doing::kStopped || doing == Doing::kTraced || doing == Doing::kFrozen ||
          doing == Doing::kInKernel;
-}
-
-std::string plural(const std::string& words) {
-  const std::size_t end = std::min(words.find(' '), words.size());
-  const std::string verb = words.substr(0, end);
-  const std::string rest = words.substr(end);
-  if (verb == "is") return "are" + rest;
-  if (verb == "has") return "have" + rest;
-  if (verb == "goes") return "go" + rest;
-  return verb.ends_with('s') ? verb.substr(0, verb.size() - 1) + rest : words;
 }
 
 std::vector<Collective> pending(const Recorder& recorder) {

@@ -51,9 +51,6 @@ struct Activity {
 /// does who polls for the end. Such a rank may wait for one that nobody has seen.
 bool awaits_others(const Activity& activity);
 
-/// "wait in all_reduce" of "waits in all_reduce": the words of an activity, said of several ranks.
-std::string plural(const std::string& words);
-
 /// Pure.
 Activity activity_of(const RankFacts& facts);
 

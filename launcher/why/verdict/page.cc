@@ -2,6 +2,7 @@
 
 #include "launcher/text/text.h"
 #include "launcher/why/facts/facts_json.h"
+#include "launcher/why/verdict/doing_words.h"
 #include "rendezvous/base/format_duration.h"
 
 #include <fmt/format.h>
