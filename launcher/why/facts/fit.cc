@@ -8,11 +8,15 @@
 namespace ddprun::launcher::why {
 namespace {
 
-/// The newest.
+/// The newest, and what has not ended before what is over.
 void keep_entries(Recorder& recorder, std::size_t most) {
-  if (recorder.entries.size() > most)
-    recorder.entries.erase(recorder.entries.begin(),
-                           recorder.entries.end() - static_cast<std::ptrdiff_t>(most));
+  std::vector<Collective>& entries = recorder.entries;
+  while (entries.size() > most) {
+    const auto over =
+        std::find_if(entries.begin(), entries.end(), [](const auto& one) { return one.is_over; });
+    std::for_each(entries.begin(), over, [](Collective& one) { one.lingers = true; });
+    entries.erase(over == entries.end() ? entries.begin() : over);
+  }
 }
 
 template <class T>

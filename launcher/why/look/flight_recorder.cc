@@ -195,4 +195,26 @@ Recorder read_recorder(const ReadMemory& memory, const RecorderPlace& place, std
   return result;
 }
 
+std::vector<Collective> read_lingering(const ReadMemory& memory, const RecorderPlace& place,
+                                       std::size_t most) {
+  constexpr std::uint64_t kMostLookedAt = 8192;
+  std::vector<Collective> found;
+  const RecorderHead head = read_recorder_head(memory, place.instance);
+  if (place.backend == kNccl || !head.problem.empty() || head.recorder == 0) return found;
+  std::set<std::string> seen;
+  for (std::uint64_t back = 1; back <= std::min(head.count, kMostLookedAt); ++back) {
+    EntryBytes entry{};
+    if (!memory(head.entry(back), entry.data(), entry.size())) break;
+    const std::optional<std::string> group = read_string(memory, entry, kEntryGroup);
+    if (!group || value_at<unsigned char>(entry, kEntryIsPeer) != 0 || !seen.insert(*group).second) continue;
+    if (back <= most || value_at<unsigned char>(entry, kEntryRetired) != 0) continue;
+    std::optional<Entry> whole = read_entry(memory, head.entry(back), place.backend);
+    if (!whole || whole->collective.is_over || whole->collective.group != *group) continue;
+    whole->collective.lingers = true;
+    found.push_back(std::move(whole->collective));
+  }
+  std::reverse(found.begin(), found.end());
+  return found;
+}
+
 }  // namespace ddprun::launcher::why

@@ -82,14 +82,14 @@ class Looker {
     facts_.problem = record_.memory().problem();
     say();
     record_.search();
-    facts_.recorder_first = record_.read(kEntriesOfARank);
+    facts_.recorder_first = record_.read_with_lingering(kEntriesOfARank);
     facts_.progress_first = record_.progress();
     received_first_ = tcp_received();
     sleep_for(between);
     facts_.second = look_at_process(pid_);
     if (facts_.second.started != facts_.first.started) return say_end();
     record_.search();
-    facts_.recorder = record_.read(kEntriesOfARank);
+    facts_.recorder = record_.read_with_lingering(kEntriesOfARank);
     facts_.recorder.memberships = record_.memberships();
     note_what_is_not_recorded(facts_);
     facts_.progress = record_.progress();

@@ -24,6 +24,11 @@ std::int64_t begin_of_process(pid_t pid) {
   return booted + in_ns(static_cast<double>(start_of(pid)) * tick + 2 * tick);
 }
 
+void sort_by_time(std::vector<Collective>& entries) {
+  std::stable_sort(entries.begin(), entries.end(),
+                   [](const Collective& a, const Collective& b) { return a.created_ns < b.created_ns; });
+}
+
 }  // namespace
 
 void RankRecord::search() {
@@ -54,6 +59,22 @@ Recorder RankRecord::read(std::size_t most) const {
   }
   if (page_) all.push_back(page_->recorder(most));
   return merged(std::move(all));
+}
+
+Recorder RankRecord::read_with_lingering(std::size_t most) const {
+  Recorder whole = read(most);
+  if (!memory_.problem().empty()) return whole;
+  for (const RecorderPlace& place : places_.recorders) {
+    for (Collective& one : read_lingering(memory_.reader(), place, most)) {
+      // It may have been read already, if others have ended meanwhile.
+      const bool is_known = std::any_of(
+          whole.entries.begin(), whole.entries.end(),
+          [&](const Collective& known) { return known.id == one.id && known.backend == one.backend; });
+      if (!is_known) whole.entries.push_back(std::move(one));
+    }
+  }
+  sort_by_time(whole.entries);
+  return whole;
 }
 
 std::vector<Membership> RankRecord::memberships() const {
@@ -87,8 +108,8 @@ Recorder merged(std::vector<Recorder> recorders) {
   }
   std::erase_if(whole.entries,
                 [&](const Collective& entry) { return entry.is_over && entry.created_ns < complete_from; });
-  std::stable_sort(whole.entries.begin(), whole.entries.end(),
-                   [](const Collective& a, const Collective& b) { return a.created_ns < b.created_ns; });
+  for (Collective& entry : whole.entries) entry.lingers = entry.created_ns < complete_from;
+  sort_by_time(whole.entries);
   return whole;
 }
 

@@ -29,6 +29,8 @@ class RankRecord {
 
   /// The newest `most` collectives of each of these, merged().
   [[nodiscard]] Recorder read(std::size_t most) const;
+  /// And before them those in which something in the background waits (read_lingering). Reads up to 4 MiB.
+  [[nodiscard]] Recorder read_with_lingering(std::size_t most) const;
   /// The process groups that it is in, as far as that is known. To be asked after read(): what was begun there is then
   /// in what is told here. Reads up to 4 MiB of entries, and the names and ranks of up to 1024 groups.
   [[nodiscard]] std::vector<Membership> memberships() const;

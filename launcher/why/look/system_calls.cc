@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 
 #include <algorithm>
 #include <array>
@@ -120,6 +121,11 @@ bool writes(int number) { return is_kind(number, Kind::kWrite); }
 bool is_sleep(int number) { return is_kind(number, Kind::kSleep); }
 bool is_futex(int number) { return is_kind(number, Kind::kFutex); }
 bool is_wait_for_child(int number) { return is_kind(number, Kind::kChild); }
+int awaited_child(const SystemCall& call) {
+  const bool is_one = call.number == SYS_wait4 || (call.number == SYS_waitid && call.arguments[0] == P_PID);
+  const auto pid = static_cast<std::int32_t>(call.arguments[call.number == SYS_wait4 ? 0 : 1]);
+  return is_one && pid > 0 ? pid : 0;
+}
 bool has_timeout(const SystemCall& call) {
   switch (call.number) {
     case SYS_poll:

@@ -30,6 +30,8 @@ bool is_sleep(int number);
 bool is_futex(int number);
 /// A wait for the end of a child.
 bool is_wait_for_child(int number);
+/// The process for whose end such a call waits; 0: any, or it is no such call.
+int awaited_child(const SystemCall& call);
 /// A wait for one of several descriptors: poll, select, epoll.
 bool is_poll(int number);
 /// Whether such a wait ends after a time, too, so that its end says nothing.

@@ -225,18 +225,23 @@ std::optional<Activity> waiting_activity(const RankFacts& facts) {
     const std::string name = !operation.empty()                    ? operation
                              : has_native(facts, "RecvWork::wait") ? "recv"
                                                                    : "send";
-    return Activity{Doing::kWaitsForPeer, fmt::format("waits in {} for another rank", name), {}};
+    return Activity{.doing = Doing::kWaitsForPeer,
+                    .words = fmt::format("waits in {} for another rank", name),
+                    .frames = {},
+                    .awaits_group = name == "monitored_barrier"};
   }
   // The last one asks and sleeps by turns: worker/runtime/comm/roll_call.
   if (has_main_native(facts, "TCPStore::") || has_main_native(facts, "PrefixStore::") ||
       has_main_native(facts, "TCPClient::") || has_main_native(facts, "ddprun::runtime::await_keys") ||
       facts.object.is_store) {
     std::string what = "waits for a key in the store that nobody has set";
+    const bool is_in_new_group = has_frame(main_python(facts), "new_group");
     if (operation == "init_process_group" || operation == "_new_process_group_helper")
       what = fmt::format("waits for the other ranks to meet ({})",
-                         has_frame(main_python(facts), "new_group") ? "new_group" : "init_process_group");
+                         is_in_new_group ? "new_group" : "init_process_group");
     if (is_main_in(facts, "ddprun::init")) what = "waits for the other ranks to meet (ddprun::init)";
-    return Activity{Doing::kWaitsForStore, what, {}};
+    return Activity{
+        .doing = Doing::kWaitsForStore, .words = what, .frames = {}, .awaits_group = is_in_new_group};
   }
   if (has_native(facts, "shm::Barrier::wait") || has_native(facts, "ShmBackend::"))
     return Activity{Doing::kWaits, "waits in a collective over shared memory", {}};

@@ -45,6 +45,8 @@ struct Activity {
   bool is_in_open = false;  ///< in a collective or message that was recorded and has not ended
   /// It does nothing but wait for the GPU: it is in a call that returns when that is done.
   bool is_in_synchronize = false;
+  /// It waits for all ranks of a group, by what nobody records: whoever waits for it may be the one that has not come.
+  bool awaits_group = false;
 };
 
 /// Whether it waits for other ranks, or is busy and in what they alone can end: who waits for its GPU spins, and so

@@ -88,9 +88,13 @@ std::string child_does(const Child& child) {
 }
 
 std::string children_words(const RankFacts& facts) {
+  const int awaited = awaited_child(facts.second.threads.front().call);
+  const bool is_there = std::any_of(facts.children.begin(), facts.children.end(),
+                                    [&](const Child& child) { return child.pid == awaited; });
   std::vector<std::string> texts;
   for (const Child& child : facts.children) {
-    if (child.name == "pt_main_thread" && facts.children.size() > 1) continue;
+    if (is_there && child.pid != awaited) continue;
+    if (!is_there && child.name == "pt_main_thread" && facts.children.size() > 1) continue;
     const std::string does = child_does(child);
     texts.push_back(does.empty() ? child_name(child) : fmt::format("{} {}", child_name(child), does));
   }

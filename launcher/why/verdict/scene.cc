@@ -25,6 +25,7 @@ double usual_distance(const JobPicture& picture) {
   for (const RankFacts& facts : picture.ranks) {
     const std::vector<Collective>& entries = facts.recorder.entries;
     for (std::size_t i = 1; i < entries.size(); ++i) {
+      if (entries[i - 1].lingers) continue;
       longest = std::max(
           longest, static_cast<double>(entries[i].created_ns - entries[i - 1].created_ns) * kNanosecond);
     }

@@ -379,9 +379,11 @@ class Court {
     const Ranks living = without(known, ended);
     const bool may_be_others = !without(scene_.may_be_awaited(spinning(), waiting), known).empty();
     const bool is_guess = !unknown.empty() || may_be_others || (known.size() > 1 && !living.empty());
+    const bool awaits_group =
+        std::any_of(known.begin(), known.end(), [&](int rank) { return scene_.activity(rank).awaits_group; });
     waiting = without(waiting, known);
     accuse(any_gets_on(living) ? Health::kLate : Health::kStuck,
-           is_guess ? Confidence::kGuess : Confidence::kLikely, known, waiting,
+           is_guess || awaits_group ? Confidence::kGuess : Confidence::kLikely, known, waiting,
            is_guess                      ? suspects_words(scene_, known, unknown, waiting)
            : living.empty()              ? ended_words(known, have_ended_with_0(known), waiting)
            : both(known, roots) == known ? late_words(scene_, known)

@@ -112,6 +112,23 @@ TEST_CASE("a flight recorder is read from memory, the oldest entry first") {
   CHECK_FALSE(recorder.entries[2].is_over);
 }
 
+TEST_CASE("what a thread in the background waits in is found behind any number of later ones") {
+  RecorderMemory memory(6);
+  memory.entry(0, 0, "gloo:all_gather", false, "1");  // of a group that has gone on since
+  memory.entry(1, 1, "gloo:all_gather", true, "1");
+  memory.entry(2, 2, "gloo:broadcast", false, "2");
+  memory.entry(3, 3, "gloo:all_reduce", true);
+  memory.entry(4, 4, "gloo:all_reduce", true);
+  memory.entry(5, 5, "gloo:barrier", false);
+  const std::vector<Collective> found = read_lingering(memory.reader(), {"gloo", RecorderMemory::kBase}, 2);
+  REQUIRE(found.size() == 1);
+  CHECK(found[0].operation == "broadcast");
+  CHECK(found[0].group == "2");
+  CHECK(found[0].lingers);
+  CHECK(read_lingering(memory.reader(), {"gloo", RecorderMemory::kBase}, 64).empty());
+  CHECK(read_lingering(memory.reader(), {"nccl", RecorderMemory::kBase}, 2).empty());
+}
+
 TEST_CASE("each recorder tells of the groups what was done over its own backend") {
   RecorderMemory memory(3);
   memory.entry(0, 0, "gloo:all_reduce", true);

@@ -94,6 +94,34 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("of its processes that one is named for whose end it waits") {
+  Pair pair(SYS_wait4, 90);
+  pair.late.children = {{.pid = 70, .name = "pt_data_worker", .state = "S"},
+                        {.pid = 71, .name = "sleep", .state = "S"}};
+  CHECK(pair.doing().words.find("pt_data_worker") != std::string::npos);
+  pair.first().call.arguments[0] = pair.second().call.arguments[0] = 71;
+  CHECK(pair.doing().words.find("pid 71 (sleep)") != std::string::npos);
+  CHECK(pair.doing().words.find("pt_data_worker") == std::string::npos);
+}
+
+TEST_CASE("who waits for all others to meet may wait for the one that waits for it") {
+  Pair pair(SYS_poll, 90);
+  const std::string torch = "/usr/lib/python3/site-packages/torch/distributed/distributed_c10d.py";
+  for (const std::string function : {"new_group", "monitored_barrier", "recv"}) {
+    pair.late.python = {{.tid = pair.late.pid, .name = "MainThread", .owns_gil = false, .frames = {}}};
+    pair.late.python[0].frames = {{function, torch, 1, {}}, {"main", "/job/train.py", 7, "go()"}};
+    pair.late.native = {{.tid = pair.late.pid, .name = "python3", .functions = {"c10d::RecvWork::wait"}}};
+    if (function == "new_group") {
+      pair.late.python[0].frames.insert(pair.late.python[0].frames.begin(),
+                                        {"_new_process_group_helper", torch, 1, {}});
+      pair.late.native[0].functions = {"c10d::TCPStore::get"};
+    }
+    CAPTURE(function);
+    CHECK(pair.judged().guilty == std::vector<int>{1});
+    CHECK((pair.judged().confidence == Confidence::kGuess) == (function != "recv"));
+  }
+}
+
 TEST_CASE("a wait in the kernel that is no longer than usual is no hang") {
   Pair pair(SYS_fsync, 1.2, 10);
   pair.first().state = pair.second().state = "D";

@@ -195,6 +195,23 @@ TEST_CASE("one that computes with a message under way may be the one for whom an
   }
 }
 
+TEST_CASE("a hang in the background is told, however long ago it began, and makes no silence usual") {
+  RankFacts a = rank_in(0, SYS_futex), b = rank_in(1, SYS_futex);
+  for (RankFacts* rank : {&a, &b}) {
+    for (int i = 90; i > 70; --i) enter(*rank, "all_reduce", i, true);
+    join(*rank, "1", rank == &a ? 15 : 14, "0-1");
+  }
+  enter(a, "all_gather", 400, false, "1");
+  a.recorder.entries.back().sequence = 15;
+  a.recorder.entries.back().lingers = true;
+  std::rotate(a.recorder.entries.begin(), a.recorder.entries.end() - 1, a.recorder.entries.end());
+  a.recorder_first = a.recorder;
+  const Verdict verdict = judge(picture_of({a, b}));
+  CHECK(verdict.health == Health::kStuck);
+  CHECK(verdict.guilty == std::vector<int>{1});
+  CHECK(verdict.waited_s > 300);
+}
+
 TEST_CASE("beside one that spins in a message over NCCL nobody is accused without a doubt") {
   RankFacts a = rank_in(0, SYS_poll), b = rank_in(1, SYS_futex), c = rank_in(2, SYS_futex);
   a.object.is_store = true;
