@@ -74,8 +74,8 @@ struct Collective {
   std::vector<int> types;           ///< c10::ScalarType of each input
   std::int64_t created_ns = 0;      ///< CLOCK_REALTIME
   bool is_over = false;
-  bool lingers =
-      false;  ///< it has not ended, and later ones that have are left out between it and those told
+  /// It has not ended, and later ones of other groups are left out between it and those that are told.
+  bool lingers = false;
 };
 
 /// A process group that a rank is in, whether it has used it or not.

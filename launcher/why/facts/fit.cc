@@ -8,15 +8,15 @@
 namespace ddprun::launcher::why {
 namespace {
 
-/// The newest, and what has not ended before what is over.
+/// The newest, and those that linger, which are few.
 void keep_entries(Recorder& recorder, std::size_t most) {
   std::vector<Collective>& entries = recorder.entries;
-  while (entries.size() > most) {
-    const auto over =
-        std::find_if(entries.begin(), entries.end(), [](const auto& one) { return one.is_over; });
-    std::for_each(entries.begin(), over, [](Collective& one) { one.lingers = true; });
-    entries.erase(over == entries.end() ? entries.begin() : over);
-  }
+  const auto lingering =
+      std::count_if(entries.begin(), entries.end(), [](const Collective& one) { return one.lingers; });
+  std::size_t left_out = entries.size() - static_cast<std::size_t>(lingering);
+  left_out = left_out > most ? left_out - most : 0;
+  std::erase_if(entries,
+                [&](const Collective& one) { return !one.lingers && left_out > 0 && left_out-- > 0; });
 }
 
 template <class T>

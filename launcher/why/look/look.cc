@@ -270,8 +270,9 @@ class Looker {
   /// Only where the other facts leave something open, and where it can do no harm: a process in the kernel's hands
   /// must not be asked to stop. Python's lines do not tell who waits for a GPU.
   void look_at_native() {
-    const bool has_pending = std::any_of(facts_.recorder.entries.begin(), facts_.recorder.entries.end(),
-                                         [](const Collective& entry) { return !entry.is_over; });
+    const bool has_pending =
+        std::any_of(facts_.recorder.entries.begin(), facts_.recorder.entries.end(),
+                    [](const Collective& entry) { return !entry.is_over && !entry.lingers; });
     if (has_pending && !facts_.python.empty() && !has_nccl(facts_.second)) return;
     if (!may_be_stopped(facts_.first) || !may_be_stopped(facts_.second)) return;
     NativeStacks stacks = native_stacks(pid_, facts_.second);

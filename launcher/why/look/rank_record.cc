@@ -108,7 +108,6 @@ Recorder merged(std::vector<Recorder> recorders) {
   }
   std::erase_if(whole.entries,
                 [&](const Collective& entry) { return entry.is_over && entry.created_ns < complete_from; });
-  for (Collective& entry : whole.entries) entry.lingers = entry.created_ns < complete_from;
   sort_by_time(whole.entries);
   return whole;
 }

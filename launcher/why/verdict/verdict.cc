@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <map>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -37,6 +38,18 @@ class Court {
                                 .activity = scene_.activity(facts.rank),
                                 .waits_in = scene_.waits_in(facts.rank)});
     }
+  }
+
+  /// Of a job that seems fine while its ranks wait for nothing that was begun lately: whether they wait for one that
+  /// does not come to what a thread in the background has begun.
+  std::optional<Verdict> judge_background() {
+    verdict_.moved_s = scene_.moved_s();
+    if (!judge_late() || (verdict_.health != Health::kStuck && verdict_.health != Health::kLate))
+      return std::nullopt;
+    verdict_.confidence = Confidence::kGuess;
+    clean();
+    add_notes();
+    return std::move(verdict_);
   }
 
   Verdict judge() {
@@ -569,6 +582,20 @@ std::string_view to_string(Confidence confidence) {
   return "";
 }
 
-Verdict judge(const JobPicture& picture) { return Court(picture).judge(); }
+Verdict judge(const JobPicture& picture) {
+  JobPicture foreground = picture;
+  bool has_background = false;
+  bool has_open = false;
+  for (RankFacts& facts : foreground.ranks) {
+    for (Recorder* const recorder : {&facts.recorder_first, &facts.recorder})
+      has_background =
+          std::erase_if(recorder->entries, [](const Collective& one) { return one.lingers; }) > 0 ||
+          has_background;
+    has_open = has_open || !pending(facts.recorder).empty();
+  }
+  Verdict verdict = Court(foreground).judge();
+  if (verdict.health != Health::kFine || !has_background || has_open) return verdict;
+  return Court(picture).judge_background().value_or(std::move(verdict));
+}
 
 }  // namespace ddprun::launcher::why

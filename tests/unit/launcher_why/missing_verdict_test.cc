@@ -195,21 +195,57 @@ TEST_CASE("one that computes with a message under way may be the one for whom an
   }
 }
 
-TEST_CASE("a hang in the background is told, however long ago it began, and makes no silence usual") {
-  RankFacts a = rank_in(0, SYS_futex), b = rank_in(1, SYS_futex);
-  for (RankFacts* rank : {&a, &b}) {
-    for (int i = 90; i > 70; --i) enter(*rank, "all_reduce", i, true);
-    join(*rank, "1", rank == &a ? 15 : 14, "0-1");
+namespace {
+
+/// Two ranks that were in their last collective `left_s` ago; for 400 s a thread in the background of rank 1, or 0, has
+/// waited for the other in a group of their own.
+struct WithBackground {
+  RankFacts a, b;
+
+  WithBackground(int call_0, int call_1, int waits, double left_s = 70)
+      : a(rank_in(0, call_0)), b(rank_in(1, call_1)) {
+    for (RankFacts* rank : {&a, &b}) {
+      for (int i = 20; i > 0; --i) enter(*rank, "all_reduce", left_s + i, true);
+      join(*rank, "1", rank->rank == waits ? 15 : 14, "0-1");
+    }
+    RankFacts& waiting = waits == 0 ? a : b;
+    enter(waiting, "all_gather", 400, false, "1");
+    waiting.recorder.entries.back().sequence = 15;
+    waiting.recorder.entries.back().lingers = true;
+    std::rotate(waiting.recorder.entries.begin(), waiting.recorder.entries.end() - 1,
+                waiting.recorder.entries.end());
+    waiting.recorder_first = waiting.recorder;
   }
-  enter(a, "all_gather", 400, false, "1");
-  a.recorder.entries.back().sequence = 15;
-  a.recorder.entries.back().lingers = true;
-  std::rotate(a.recorder.entries.begin(), a.recorder.entries.end() - 1, a.recorder.entries.end());
-  a.recorder_first = a.recorder;
-  const Verdict verdict = judge(picture_of({a, b}));
+  [[nodiscard]] Verdict judged() const { return judge(picture_of({a, b})); }
+};
+
+}  // namespace
+
+TEST_CASE("a hang in the background is told, however long ago it began, as a guess") {
+  const Verdict verdict = WithBackground(SYS_futex, SYS_futex, 0).judged();
   CHECK(verdict.health == Health::kStuck);
+  CHECK(verdict.confidence == Confidence::kGuess);
   CHECK(verdict.guilty == std::vector<int>{1});
   CHECK(verdict.waited_s > 300);
+  // What others do meanwhile shows that the job gets on.
+  CHECK(WithBackground(SYS_futex, SYS_futex, 0, 20).judged().health == Health::kFine);
+}
+
+TEST_CASE("a wait in the background changes nothing of what is told of the foreground") {
+  WithBackground hang(SYS_poll, SYS_read,
+                      1);  // rank 1 listens to rank 0, and hangs in a read while rank 0 receives
+  hang.a.native[0].functions = {"gloo::RecvWork::wait"};
+  hang.b.object.path = "/fifo";
+  CHECK(hang.judged().guilty == std::vector<int>{1});
+  WithBackground loads(SYS_futex, SYS_poll, 1);
+  enter(loads.a, "all_reduce", 69, false);
+  loads.b.children = {{.pid = 70, .name = "pt_data_worker", .state = "R", .is_busy = true}};
+  CHECK(loads.judged().health == Health::kLate);
+  CHECK(loads.judged().guilty == std::vector<int>{1});
+  WithBackground usual(SYS_read, SYS_futex, 1, 0.5);
+  usual.a.first.threads[0].state = usual.a.second.threads[0].state = "D";
+  enter(usual.b, "all_reduce", 1.2, false);
+  CHECK(usual.judged().health == Health::kFine);
 }
 
 TEST_CASE("beside one that spins in a message over NCCL nobody is accused without a doubt") {
