@@ -44,8 +44,10 @@ class Court {
   /// does not come to what a thread in the background has begun.
   std::optional<Verdict> judge_background() {
     verdict_.moved_s = scene_.moved_s();
-    if (!judge_late() || (verdict_.health != Health::kStuck && verdict_.health != Health::kLate))
-      return std::nullopt;
+    // A listener waits as long as its job goes on: what silence is usual shows in what was begun since.
+    constexpr double kLong = 60;
+    if (verdict_.moved_s < kLong || scene_.is_usual(verdict_.moved_s) || !judge_late()) return std::nullopt;
+    if (verdict_.health != Health::kStuck || verdict_.waiting.empty()) return std::nullopt;
     verdict_.confidence = Confidence::kGuess;
     clean();
     add_notes();

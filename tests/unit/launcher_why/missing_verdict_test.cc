@@ -229,6 +229,30 @@ TEST_CASE("a hang in the background is told, however long ago it began, as a gue
   CHECK(verdict.waited_s > 300);
   // What others do meanwhile shows that the job gets on.
   CHECK(WithBackground(SYS_futex, SYS_futex, 0, 20).judged().health == Health::kFine);
+  WithBackground computes(SYS_futex, SYS_futex, 0);
+  compute(computes.b);
+  CHECK(computes.judged().health == Health::kFine);
+  WithBackground has_paused(SYS_futex, SYS_futex, 0);  // between its rounds for 50 s each time
+  for (RankFacts* rank : {&has_paused.a, &has_paused.b}) {
+    for (Collective& entry : rank->recorder.entries) {
+      if (!entry.lingers && entry.sequence < 10) entry.created_ns -= 50 * kSecond;
+    }
+    rank->recorder_first = rank->recorder;
+  }
+  CHECK(has_paused.judged().health == Health::kFine);
+}
+
+TEST_CASE("who listens to each other in the background does not wait for each other") {
+  WithBackground pair(SYS_futex, SYS_futex, 0, 1);
+  join(pair.a, "2", 3, "0-1");
+  join(pair.b, "2", 4, "0-1");
+  enter(pair.b, "broadcast", 300, false, "2");
+  pair.b.recorder.entries.back().sequence = 4;
+  pair.b.recorder.entries.back().lingers = true;
+  std::rotate(pair.b.recorder.entries.begin(), pair.b.recorder.entries.end() - 1,
+              pair.b.recorder.entries.end());
+  pair.b.recorder_first = pair.b.recorder;
+  CHECK(pair.judged().health == Health::kFine);
 }
 
 TEST_CASE("a wait in the background changes nothing of what is told of the foreground") {
