@@ -596,8 +596,13 @@ Verdict judge(const JobPicture& picture) {
     has_open = has_open || !pending(facts.recorder).empty();
   }
   Verdict verdict = Court(foreground).judge();
-  if (verdict.health != Health::kFine || !has_background || has_open) return verdict;
-  return Court(picture).judge_background().value_or(std::move(verdict));
+  const bool any_gets_on = std::any_of(verdict.ranks.begin(), verdict.ranks.end(),
+                                       [](const RankVerdict& rank) { return gets_on(rank.activity.doing); });
+  if (verdict.health != Health::kFine || !has_background || has_open || any_gets_on) return verdict;
+  std::optional<Verdict> background = Court(picture).judge_background();
+  if (!background) return verdict;
+  background->ranks = std::move(verdict.ranks);  // what their main threads do
+  return *std::move(background);
 }
 
 }  // namespace ddprun::launcher::why

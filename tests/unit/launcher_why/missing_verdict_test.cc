@@ -227,11 +227,18 @@ TEST_CASE("a hang in the background is told, however long ago it began, as a gue
   CHECK(verdict.confidence == Confidence::kGuess);
   CHECK(verdict.guilty == std::vector<int>{1});
   CHECK(verdict.waited_s > 300);
+  REQUIRE(verdict.ranks.size() == 2);
+  CHECK(verdict.ranks[0].activity.doing == Doing::kBlocked);
   // What others do meanwhile shows that the job gets on.
   CHECK(WithBackground(SYS_futex, SYS_futex, 0, 20).judged().health == Health::kFine);
-  WithBackground computes(SYS_futex, SYS_futex, 0);
-  compute(computes.b);
-  CHECK(computes.judged().health == Health::kFine);
+  for (const bool is_waiting_one : {false, true}) {
+    WithBackground computes(SYS_futex, SYS_futex, 0);
+    compute(is_waiting_one ? computes.a : computes.b);
+    CHECK(computes.judged().health == Health::kFine);
+  }
+  WithBackground works(SYS_futex, SYS_poll, 1);
+  works.b.children = {{.pid = 70, .name = "pt_data_worker", .state = "R", .is_busy = true}};
+  CHECK(works.judged().health == Health::kFine);
   WithBackground has_paused(SYS_futex, SYS_futex, 0);  // between its rounds for 50 s each time
   for (RankFacts* rank : {&has_paused.a, &has_paused.b}) {
     for (Collective& entry : rank->recorder.entries) {
