@@ -596,9 +596,11 @@ Verdict judge(const JobPicture& picture) {
     has_open = has_open || !pending(facts.recorder).empty();
   }
   Verdict verdict = Court(foreground).judge();
-  const bool any_gets_on = std::any_of(verdict.ranks.begin(), verdict.ranks.end(),
-                                       [](const RankVerdict& rank) { return gets_on(rank.activity.doing); });
-  if (verdict.health != Health::kFine || !has_background || has_open || any_gets_on) return verdict;
+  const bool may_get_on =
+      std::any_of(verdict.ranks.begin(), verdict.ranks.end(), [](const RankVerdict& rank) {
+        return gets_on(rank.activity.doing) || rank.activity.doing == Doing::kUnknown;
+      });
+  if (verdict.health != Health::kFine || !has_background || has_open || may_get_on) return verdict;
   std::optional<Verdict> background = Court(picture).judge_background();
   if (!background) return verdict;
   background->ranks = std::move(verdict.ranks);  // what their main threads do
