@@ -22,13 +22,41 @@ ALIGNMENT = 64
 class Memory(JobTest):
     def start_in_memory(self, **checkpoint):
         job = self.job_file({**ENDLESS, "checkpoint": {**ENDLESS["checkpoint"], **checkpoint}})
-        return self.start(job, flags=("--max-restarts", "1"))
+        self.job = self.start(job, flags=("--max-restarts", "1"))
+        return self.job
+
+    @staticmethod
+    def names_of_memory(pid):
+        """Of two states that are the rank's own, of the common one, and of the tensors."""
+        environment = pathlib.Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+        (names,) = [entry[len(b"DDPRUN_KEPT_MEMORY="):] for entry in environment if entry.startswith(b"DDPRUN_KEPT_MEMORY=")]
+        return names.decode().split()
+
+    def newest_kept(self, pid):
+        """The newest step that a stopped rank has kept, 0 where there is none."""
+        steps = [0]
+        for name in self.names_of_memory(pid)[:2]:
+            with open(name, "rb") as file:
+                size, label = struct.unpack("2Q", file.read(16))
+                file.seek(ALIGNMENT)
+                step = re.search(rb" of \d+ (\d+) ", file.read(label)) if size else None
+            if step:
+                steps.append(int(step[1]))
+        return max(steps)
 
     def kill_one(self, meanwhile):
         """SIGKILL of rank 1, while no rank changes anything; `meanwhile` gets the workers' pids by rank."""
         workers = self.workers()
-        for pid in workers.values():
-            os.kill(pid, signal.SIGSTOP)
+        while True:
+            for pid in workers.values():
+                os.kill(pid, signal.SIGSTOP)
+            on_disk = max((int(path.stem[len("step-"):]) for path in self.checkpoints()), default=0)
+            if min(map(self.newest_kept, workers.values())) > on_disk:
+                break
+            # The disk has just caught up.
+            for pid in workers.values():
+                os.kill(pid, signal.SIGCONT)
+            self.wait_for_line(self.job, "epoch")
         meanwhile(workers)
         os.kill(workers[1], signal.SIGKILL)
         os.kill(workers[0], signal.SIGCONT)
@@ -60,10 +88,7 @@ class Memory(JobTest):
         self.wait_for_checkpoint(process)
 
         def damage(workers):
-            environment = pathlib.Path(f"/proc/{workers[0]}/environ").read_bytes().split(b"\0")
-            (names,) = [entry[len(b"DDPRUN_KEPT_MEMORY="):] for entry in environment if entry.startswith(b"DDPRUN_KEPT_MEMORY=")]
-            *states, _ = names.decode().split()  # and the tensors
-            for name in states:
+            for name in self.names_of_memory(workers[0])[:3]:
                 with open(name, "r+b") as file:
                     _, label = struct.unpack("2Q", file.read(16))
                     file.seek(ALIGNMENT + (label + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT + 10)
