@@ -39,10 +39,10 @@ struct ProcessLook {
   bool is_frozen = false;        ///< by its control group
   std::uint64_t read_bytes = 0;  ///< by system calls that have ended, whatever they read from
   std::uint64_t written_bytes = 0;
-  std::uint64_t storage_read_bytes =
-      0;  ///< from disks and network file systems, as it goes on: also within a call,
-  std::uint64_t storage_written_bytes = 0;  ///< and of files that are mapped
-  double throttled_s = 0;                   ///< its control group's CPU quota was used up for so long
+  /// From and to disks and network file systems, as it goes on: also within a call, and of files that are mapped.
+  std::uint64_t storage_read_bytes = 0;
+  std::uint64_t storage_written_bytes = 0;
+  double throttled_s = 0;  ///< its control group's CPU quota was used up for so long
 };
 
 /// What the first argument of a call is, or the path of an open: told only where the main thread was in the same call
