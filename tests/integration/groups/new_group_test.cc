@@ -203,3 +203,9 @@ TEST_CASE("a group may have a backend for each kind of device") {
     require(name(new_group(world), c10::DeviceType::CPU) == "shm", "CPU, also of a group made from it");
   }));
 }
+
+TEST_CASE("whoever leaves a new group at once does not fail the one that is still connecting") {
+  CHECK(in_world("gloo", 3, [](const Group& world) {
+    for (int round = 0; round < 100; ++round) const Group leaves = new_group(world, {1, 2});
+  }));
+}

@@ -2,7 +2,9 @@
 
 #include "worker/runtime/comm/backend/gloo.h"
 #include "worker/runtime/comm/gpu/plugin.h"
+#include "worker/runtime/comm/roll_call/roll_call.h"
 #include "worker/runtime/comm/shm/make_backend.h"
+#include "worker/runtime/throw_error.h"
 
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <fmt/format.h>
@@ -27,12 +29,26 @@ BackendType type_of(BackendKind kind) {
   return BackendType::UNDEFINED;
 }
 
+/// gloo's connectFullMesh returns as soon as this rank's own connections stand. A rank whose thread has not woken up
+/// yet would find them closed, and fail, if another left the group at once.
+void await_the_others(const BackendRequest& request) {
+  const RollCall roll{.store = *request.store,
+                      .prefix = "connected",
+                      .rank = request.rank,
+                      .size = request.world_size,
+                      .timeout = request.timeout};
+  value_or_throw(call_roll(roll, "", [](const std::vector<std::string>& /*said*/) { return std::string(); }));
+}
+
 c10::intrusive_ptr<c10d::Backend> make_backend(const BackendRequest& request, BackendKind kind, int gpu) {
   switch (kind) {
     case BackendKind::kNccl:
       return make_nccl_backend(request, gpu);
-    case BackendKind::kGloo:
-      return make_gloo_backend(request);
+    case BackendKind::kGloo: {
+      auto gloo = make_gloo_backend(request);
+      await_the_others(request);
+      return gloo;
+    }
     case BackendKind::kShm:
       break;
   }

@@ -11,8 +11,9 @@ namespace ddprun::runtime {
 /// Errors  kConfig: it has one that is none of ours.
 Result<Backends> backends_of(c10d::ProcessGroup& group);
 
-/// A group of `request`'s ranks. `gpu` is the index of this rank's GPU, -1 without one. Collective. Throws
-/// what the backends throw; Exception kUnavailable where shared memory cannot be had.
+/// A group of `request`'s ranks. `gpu` is the index of this rank's GPU, -1 without one. Collective: over gloo and
+/// shared memory no rank returns before all are connected. Throws what the backends throw; Exception kUnavailable
+/// where shared memory cannot be had, kTimeout where a rank does not come.
 c10::intrusive_ptr<c10d::ProcessGroup> make_group(const BackendRequest& request, const Backends& backends,
                                                   int gpu);
 
