@@ -66,8 +66,8 @@ TEST_CASE("a launcher that is killed takes with it even what shed environment, s
   CHECK_FALSE(group.is_empty());
   job.signal(SIGKILL);
   CHECK(job.wait() == 128 + SIGKILL);
-  CHECK(eventually(std::chrono::seconds(2), [&] { return processes_with(token).empty(); }));
-  CHECK(eventually(std::chrono::seconds(3), [&] { return group.is_empty(); }));
+  CHECK(eventually(std::chrono::seconds(10), [&] { return processes_with(token).empty(); }));
+  CHECK(eventually(std::chrono::seconds(10), [&] { return group.is_empty(); }));
 }
 
 TEST_CASE("a job in a delegated group runs, fails and reports as any other, and leaves no group behind") {
@@ -80,5 +80,5 @@ TEST_CASE("a job in a delegated group runs, fails and reports as any other, and 
   Launched bad(inside(group, {"--nproc-per-node", "2", "--no-python", "/bin/sh", "-c",
                               "[ $RANK = 1 ] && exit 7; sleep 100"}));
   CHECK(bad.wait() == 7);
-  CHECK(eventually(std::chrono::seconds(3), [&] { return group.is_empty(); }));
+  CHECK(eventually(std::chrono::seconds(10), [&] { return group.is_empty(); }));
 }

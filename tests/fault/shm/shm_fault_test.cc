@@ -81,7 +81,7 @@ TEST_CASE("a rank that ends without a word is named like a killed one") {
 }
 
 TEST_CASE("a stopped rank is named by the timeout, and told about it when it goes on") {
-  RankProcesses ranks(3, [](Group& group) { return reduce_until_it_fails(group, 100, 300ms); });
+  RankProcesses ranks(3, [](Group& group) { return reduce_until_it_fails(group, 100, 2s); });
   for (int rank = 0; rank < 3; ++rank) ranks.wait_until_at(rank, 50);
   ::kill(ranks.pid(2), SIGSTOP);
   const std::string text = ranks.report(0).text;

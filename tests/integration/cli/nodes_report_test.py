@@ -82,7 +82,7 @@ raise ValueError("mine")
                 self.port = free_port()
                 nodes = (self.node(0, "echo CUDA error >&2; exit 4", *flags, TORCHELASTIC_ERROR_FILE=str(outer)),
                          self.node(1, "exec sleep 100", *flags))
-                self.await_line(nodes[told], "starting all workers again in ")
+                self.await_line(nodes[told], "starting all workers again in 2")  # seconds, in which SIGTERM comes in time
                 nodes[told].send_signal(signal.SIGTERM)
                 said, codes = self.end(*nodes)
                 self.assertEqual(codes, [75, 75], said)
@@ -102,7 +102,7 @@ raise ValueError("mine")
                 is_gone = f"[ -s {left} ] && [ ! -e /proc/$(cat {left}) ]"
                 nodes = (self.node(0, f"echo $$$$ >{left}", *flags),
                          self.node(1, f"until {is_gone}; do sleep 0.02; done; {PEER_LOST}", *flags))
-                self.await_line(nodes[told], "starting all workers again in ")
+                self.await_line(nodes[told], "starting all workers again in 2")  # seconds, in which SIGTERM comes in time
                 nodes[told].send_signal(signal.SIGTERM)
                 said, codes = self.end(*nodes)
                 self.assertEqual(codes, [75, 75], said)
@@ -147,11 +147,12 @@ raise ValueError("mine")
             with self.subTest(hasty=hasty):
                 self.port = free_port()
                 limits = [(), ()]
-                limits[hasty] = ("--job-timeout", 2)
+                # In the back-off of 4 s, which begins after five starts and back-offs of 3.5 s together.
+                limits[hasty] = ("--job-timeout", 6)
                 nodes = self.node(0, "exit 4", *flags, *limits[0]), self.node(1, "exec sleep 100", *flags, *limits[1])
                 said, codes = self.end(*nodes)
                 self.assertEqual(codes, [75, 75], said)
-                self.assertIn("ddprun: /bin/sh failed: the job is not done after 2.0 s (--job-timeout) on node ", said[1 - hasty])
+                self.assertIn("ddprun: /bin/sh failed: the job is not done after 6.0 s (--job-timeout) on node ", said[1 - hasty])
                 self.assertIn("ddprun: /bin/sh was stopped by --job-timeout\n", said[hasty])
                 for words in said:
                     self.assertRegex(words, r"\n  before +rank 0 .*exited with code 4")
@@ -160,11 +161,11 @@ raise ValueError("mine")
 
     def test_a_time_out_while_another_node_stops_for_its_failure_ends_the_job_with_that_failure(self):
         ready = self.folder / "ready"
-        lasts = f"trap 'sleep 3; exit 0' TERM; touch {ready}; while :; do sleep 0.05; done"
+        lasts = f"trap 'sleep 8; exit 0' TERM; touch {ready}; while :; do sleep 0.05; done"
         fails = f"until [ -e {ready} ]; do sleep 0.02; done; exit 7"
         flags = ("--nproc-per-node", 2, "--max-restarts", 3)
         nodes = (self.node(0, f"[ $LOCAL_RANK = 0 ] && {{ {fails}; }}; {lasts}", *flags),
-                 self.node(1, "exec sleep 100", *flags, "--job-timeout", 1.5))
+                 self.node(1, "exec sleep 100", *flags, "--job-timeout", 4))
         said, codes = self.end(*nodes)
         self.assertEqual(codes, [7, 75], said)
         self.assertRegex(said[0], r"\nddprun: /bin/sh failed: rank 0 .* exited with code 7")
@@ -179,7 +180,7 @@ raise ValueError("mine")
                 fails = f"until [ -e {ready} ]; do sleep 0.02; done; exit 7"
                 flags = ("--max-restarts", 3, "--rdzv-conf", "join_timeout=20")
                 scripts, limits = [fails, fails], [(), ()]
-                scripts[hasty], limits[hasty] = lasts, ("--job-timeout", 3)
+                scripts[hasty], limits[hasty] = lasts, ("--job-timeout", 6)
                 nodes = [self.node(rank, scripts[rank], *flags, *limits[rank]) for rank in (0, 1)]
                 heard = self.await_line(nodes[hasty], "--job-timeout is over")
                 gate.touch()
@@ -188,18 +189,18 @@ raise ValueError("mine")
                 self.assertIn("exited with code 7", heard)  # it came first
                 for words in said:
                     self.assertRegex(words, rf"(?m)^ddprun: /bin/sh failed: rank {1 - hasty} .* exited with code 7")
-                    self.assertRegex(words, rf"the job is not done after 3.0 s \(--job-timeout\) on node {hasty} ")
+                    self.assertRegex(words, rf"the job is not done after 6.0 s \(--job-timeout\) on node {hasty} ")
 
     def test_a_time_out_of_a_node_that_has_done_its_part_ends_the_job(self):
         for done in (0, 1):
             with self.subTest(done=done):
                 self.port = free_port()
                 words, limits = ["exec sleep 100"] * 2, [(), ()]
-                words[done], limits[done] = "exit 0", ("--job-timeout", 2)
+                words[done], limits[done] = "exit 0", ("--job-timeout", 4)
                 said, codes = self.end(*(self.node(rank, words[rank], *limits[rank]) for rank in (0, 1)))
                 self.assertEqual(codes, [75, 75], said)
                 for each in said:
-                    self.assertRegex(each, rf"the job is not done after 2.0 s \(--job-timeout\) on node {done} ")
+                    self.assertRegex(each, rf"the job is not done after 4.0 s \(--job-timeout\) on node {done} ")
                     self.assertNotIn("waiting up to", each)
 
     def test_a_time_out_while_a_symptom_is_looked_into_ends_the_job_with_the_failure(self):
@@ -215,7 +216,7 @@ sys.exit(1)
         pair = (f"[ $LOCAL_RANK = 1 ] && exec {sys.executable} {own} {printed} {gate}; "
                 f"until [ -e {printed} ]; do sleep 0.02; done; kill -PIPE $$$$")
         nodes = (self.node(0, "exec sleep 100", "--max-restarts", 3),
-                 self.node(1, pair, "--nproc-per-node", 2, "--max-restarts", 3, "--blame-window", 20, "--job-timeout", 2))
+                 self.node(1, pair, "--nproc-per-node", 2, "--max-restarts", 3, "--blame-window", 20, "--job-timeout", 5))
         heard = self.await_line(nodes[1], "; sending SIGTERM to 1 worker")
         gate.touch()
         said, codes = self.end(*nodes)
@@ -224,7 +225,7 @@ sys.exit(1)
         self.assertIn(codes[0], (1, 141), said)
         for words in said:
             self.assertRegex(words, r"(?m)^ddprun: /bin/sh failed: rank [12] ")
-            self.assertRegex(words, r"restarts  0 of 3 used; the job is not done after 2.0 s \(--job-timeout\) on node 1 ")
+            self.assertRegex(words, r"restarts  0 of 3 used; the job is not done after 5.0 s \(--job-timeout\) on node 1 ")
 
     def test_a_node_that_is_told_to_end_while_it_stops_for_another_says_what_had_failed(self):
         ready = self.folder / "ready"

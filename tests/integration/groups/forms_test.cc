@@ -117,8 +117,8 @@ TEST_CASE("monitored_barrier names those who are missing, to every rank, over an
         receive(world, told, 3);
       }
       require_equal(
-          refusal([&] { monitored_barrier(world, 300ms); }),
-          "timeout: monitored_barrier: 2 of 4 ranks did not come within 0.3 s: 0, 2; look for their "
+          refusal([&] { monitored_barrier(world, 2s); }),
+          "timeout: monitored_barrier: 2 of 4 ranks did not come within 2.0 s: 0, 2; look for their "
           "last output");
       for (const int late : {0, 2}) {
         if (!is_late) send(world, told, late);
@@ -132,13 +132,13 @@ TEST_CASE("monitored_barrier names those who are missing, to every rank, over an
 TEST_CASE("a rank that comes late to monitored_barriers that failed hears what the others heard") {
   CHECK(in_world("gloo", 3, [](const Group& world) {
     const std::string expected =
-        "timeout: monitored_barrier: 1 of 3 ranks did not come within 0.3 s: 2; look for their last output";
+        "timeout: monitored_barrier: 1 of 3 ranks did not come within 2.0 s: 2; look for their last output";
     const Group punctual = new_group(world, {0, 1});
     const auto told = torch::zeros({1});
     if (world.rank() == 2) receive(world, told, 0);
     for (int i = 0; i < 3; ++i) {
       if (punctual.is_member()) barrier(punctual);
-      require_equal(refusal([&] { monitored_barrier(world, 300ms); }), expected);
+      require_equal(refusal([&] { monitored_barrier(world, 2s); }), expected);
     }
     if (world.rank() == 0) send(world, told, 2);
     monitored_barrier(world, 60s);

@@ -180,8 +180,8 @@ TEST_CASE("a rank that does not come to a new group is named to the others") {
       receive(world, late, 2);
     }
     require_equal(
-        refusal([&] { (void)new_group(world, {}, {.timeout = std::chrono::milliseconds(300)}); }),
-        "timeout: new_group: 1 of 3 ranks did not come within 0.3 s: 1; look for their last output");
+        refusal([&] { (void)new_group(world, {}, {.timeout = std::chrono::seconds(2)}); }),
+        "timeout: new_group: 1 of 3 ranks did not come within 2.0 s: 1; look for their last output");
     if (world.rank() != 1) send(world, late, 1);
   }));
 }

@@ -21,7 +21,7 @@ void say(const ddprun::Context& context, const char* what, long number) {
 }
 
 int run(const ddprun::InitOptions& options) {
-  ddprun::Drain drain({.meeting = std::chrono::milliseconds(1000)});
+  ddprun::Drain drain({.spread = std::chrono::seconds(2)});
   ddprun::Context context = ddprun::init(options);
   long step = 0;
   drain.on_drain([&] {

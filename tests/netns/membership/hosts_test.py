@@ -9,10 +9,11 @@ import time
 import unittest
 
 sys.path.insert(0, os.path.dirname(__file__))
-from lab import Lab, require_namespaces  # noqa: E402
+from lab import Lab, patient, require_namespaces  # noqa: E402
 
 DDPRUN = sys.argv.pop(1)
-QUICK = "keep_alive_interval=0.2,keep_alive_max_attempt=4"
+QUICK = "keep_alive_interval=0.2,keep_alive_max_attempt=4"  # where a loss is to be noticed
+CALM = "keep_alive_interval=1"
 SAY = "echo up $RANK of $WORLD_SIZE at $MASTER_ADDR life $TORCHELASTIC_RESTART_COUNT; "
 PORT = 29400
 # What a client of the store says first, and whether it is answered.
@@ -27,7 +28,7 @@ except ConnectionResetError:
 '"""
 
 
-def dynamic(host, endpoint, nnodes, script, conf=QUICK, job="job", flags=()):
+def dynamic(host, endpoint, nnodes, script, conf=CALM, job="job", flags=()):
     return host.run(DDPRUN, "--nnodes", nnodes, "--rdzv-endpoint", f"{endpoint}:{PORT}", "--rdzv-id", job, "--rdzv-conf",
                     conf, *flags, "--no-python", "/bin/sh", "-c", script)
 
@@ -44,19 +45,19 @@ class Hosts(unittest.TestCase):
     def test_a_power_cut_is_noticed_and_the_rest_go_on(self):
         script = SAY + "[ $TORCHELASTIC_RESTART_COUNT = 0 ] && exec sleep 100; exit 0"
         with Lab(["a", "b", "c"]) as lab:
-            jobs = [dynamic(host, "a", "2:3", script) for host in lab.hosts.values()]
+            jobs = [dynamic(host, "a", "2:3", script, conf=QUICK) for host in lab.hosts.values()]
             for job in jobs:
                 job.expect("up")
-            cut = time.monotonic()
             lab["c"].cut_power()
+            cut = time.monotonic()
             again = jobs[0].expect("of 2 at 10.213.0.1 life 1")
-            self.assertLess(again - cut, 2.5)
+            self.assertLess(again - cut, patient(5))  # the time-out of libtorch's own ranks would be minutes
             self.assertEqual([jobs[0].wait(), jobs[1].wait()], [0, 0])
             self.assertIn("was lost: it was silent for", jobs[1].text)
 
     def test_a_short_partition_changes_nothing(self):
         with Lab(["a", "b"]) as lab:
-            jobs = [dynamic(host, "a", "2", SAY + "sleep 3", conf="keep_alive_interval=1") for host in lab.hosts.values()]
+            jobs = [dynamic(host, "a", "2", SAY + "sleep 3") for host in lab.hosts.values()]
             for job in jobs:
                 job.expect("up")
             lab["b"].pull_plug()
@@ -68,7 +69,7 @@ class Hosts(unittest.TestCase):
     def test_a_node_cut_off_kills_its_workers_before_the_others_go_on_and_comes_back(self):
         script = SAY + "exec sleep 100"
         with Lab(["a", "b", "c"]) as lab:
-            jobs = [dynamic(host, "a", "2:3", script) for host in lab.hosts.values()]
+            jobs = [dynamic(host, "a", "2:3", script, conf=QUICK) for host in lab.hosts.values()]
             for job in jobs:
                 job.expect("up")
             lab["c"].pull_plug()
@@ -86,12 +87,12 @@ class Hosts(unittest.TestCase):
             head = lab["head"].run(DDPRUN, "coordinator", "--bind", f"0.0.0.0:{PORT}", "--nnodes", "1:2", "--rdzv-id", "job",
                                    "--rdzv-conf", QUICK)
             head.expect(str(PORT))
-            a, b = (dynamic(lab[name], "head", "1:2", script) for name in "ab")
+            a, b = (dynamic(lab[name], "head", "1:2", script, conf=QUICK) for name in "ab")
             a.expect("of 2"), b.expect("of 2")
             lab["a"].cut_power()
             b.expect("of 1 at 10.213.0.1 life 1")
             lab["a"].replug()
-            back = dynamic(lab["a"], "head", "1:2", script)
+            back = dynamic(lab["a"], "head", "1:2", script, conf=QUICK)
             self.assertEqual([back.wait(), b.wait(), head.wait()], [0, 0, 0])
 
     def test_the_coordinators_host_dies_and_every_node_says_so_and_ends(self):
@@ -110,7 +111,7 @@ class Hosts(unittest.TestCase):
     def test_of_four_hosts_one_loses_its_card_and_the_rest_go_on(self):
         script = SAY + "[ $TORCHELASTIC_RESTART_COUNT = 0 ] && exec sleep 100; exit 0"
         with Lab(["a", "b", "c", "d"]) as lab:
-            jobs = [dynamic(host, "a", "2:4", script) for host in lab.hosts.values()]
+            jobs = [dynamic(host, "a", "2:4", script, conf=QUICK) for host in lab.hosts.values()]
             for job in jobs:
                 job.expect("of 4 at 10.213.0.1 life 0")
             lab["d"].break_card()
@@ -156,7 +157,7 @@ class Hosts(unittest.TestCase):
             jobs = [dynamic(host, "a", "2", SAY) for host in lab.hosts.values()]
             self.assertEqual([job.wait() for job in jobs], [0, 0])
             self.assertIn("at 10.213.0.1", jobs[1].text)
-            self.assertLess(time.monotonic() - started, 8)
+            self.assertLess(time.monotonic() - started, patient(20))  # a connect() to the dead one takes minutes
 
     def test_of_two_cards_of_the_coordinators_host_one_is_dead(self):
         with Lab(["a", "b"]) as lab:
@@ -240,7 +241,7 @@ class Hosts(unittest.TestCase):
             self.skipTest("no nft")
         with Lab(["a", "b", "c"]) as lab:
             script = SAY + "exec sleep 100"
-            jobs = [dynamic(host, "a", "2:3", script) for host in lab.hosts.values()]
+            jobs = [dynamic(host, "a", "2:3", script, conf=QUICK) for host in lab.hosts.values()]
             for job in jobs:
                 job.expect("up")
             lab["c"].firewall(f"tcp dport {PORT} reject with tcp reset")
@@ -253,7 +254,7 @@ class Hosts(unittest.TestCase):
             self.skipTest("no nft")
         with Lab(["a", "b", "c"]) as lab:
             script = SAY + "[ $TORCHELASTIC_RESTART_COUNT = 2 ] || exec sleep 100; exit 0"
-            jobs = [dynamic(host, "a", "2:3", script) for host in lab.hosts.values()]
+            jobs = [dynamic(host, "a", "2:3", script, conf=QUICK) for host in lab.hosts.values()]
             for job in jobs:
                 job.expect("up")
             lab["c"].firewall(f"tcp dport {PORT} drop")

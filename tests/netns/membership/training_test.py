@@ -20,15 +20,15 @@ QUICK = "keep_alive_interval=0.1,keep_alive_max_attempt=5,last_call_timeout=60"
 SCRIPT = pathlib.Path(__file__).resolve().parents[1] / "launch/programs/train.py"
 
 
-def start(host, nnodes, program, **environment):
-    return host.run(DDPRUN, "--nnodes", nnodes, "--rdzv-endpoint", f"a:{PORT}", "--rdzv-id", "job", "--rdzv-conf", QUICK,
+def start(host, nnodes, program, conf=QUICK, **environment):
+    return host.run(DDPRUN, "--nnodes", nnodes, "--rdzv-endpoint", f"a:{PORT}", "--rdzv-id", "job", "--rdzv-conf", conf,
                     *program, OMP_NUM_THREADS="1", **environment)
 
 
 class Training(unittest.TestCase):
     def test_an_ordinary_python_script_trains_on_three_hosts(self):
         with Lab(["a", "b", "c"]) as lab:
-            jobs = [start(host, "3", [SCRIPT], PYTHON_EXEC=PYTHON) for host in lab.hosts.values()]
+            jobs = [start(host, "3", [SCRIPT], conf="keep_alive_interval=1", PYTHON_EXEC=PYTHON) for host in lab.hosts.values()]
             self.assertEqual([job.wait(60) for job in jobs], [0, 0, 0], "\n".join(job.text for job in jobs))
             weights = set()
             for rank, (name, job) in enumerate(zip("abc", jobs)):
@@ -60,7 +60,7 @@ class Training(unittest.TestCase):
             second = next(index for index, record in enumerate(records) if record["event"] == "start" and record["restart_count"] == 1)
             first_step = next(record for record in records[second:] if record["event"] == "step")
             print(f"from the power cut to the first step of two hosts: {first_step['time'] - cut:.2f} s", file=sys.stderr)
-            self.assertLess(first_step["time"] - cut, patient(5))
+            self.assertLess(first_step["time"] - cut, patient(20))  # two hosts start libtorch on the processors of one
 
     def wait_for(self, path, pattern, jobs):
         for _ in range(patient(600)):
