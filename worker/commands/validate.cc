@@ -9,11 +9,13 @@
 #include "worker/commands/smoke_data.h"
 #include "worker/commands/temporary_folder.h"
 #include "worker/tasks/registry.h"
+#include "worker/training/console.h"
 #include "worker/training/evaluate.h"
 #include "worker/training/foreign_error.h"
 #include "worker/training/job_data.h"
 #include "worker/training/job_downloads.h"
 #include "worker/training/plugins.h"
+#include "worker/training/resume.h"
 #include "worker/training/strategy.h"
 #include "worker/training/text.h"
 #include "worker/training/trainer.h"
@@ -257,8 +259,22 @@ class Validation {
     if (choice == "auto") {
       resume_point_ = newest_checkpoint(job_.text("output_dir") + "/checkpoints");
     } else if (choice != "never") {
-      resume_point_ = Checkpoint{choice, load_pt(choice)};
+      resume_point_ = own_checkpoint(choice);
+      if (!resume_point_) resume_point_ = Checkpoint{choice, load_pt(choice)};
     }
+  }
+
+  /// Of a job that began from `choice` before: what it goes on from.
+  std::optional<Checkpoint> own_checkpoint(const std::string& choice) {
+    if (!context_) return std::nullopt;
+    training::Console console(training::Console::Speaker::kRankZero, "never", clock_);
+    training::ResumeSearch search(
+        *context_, {.folder = job_.text("output_dir") + "/checkpoints", .choice = choice}, console);
+    search.look();
+    if (search.settle()) throw *search.trouble();
+    auto point = search.share();
+    if (!point) return std::nullopt;
+    return Checkpoint{point->path, PtValue(std::move(point->content))};
   }
 
   void check_resume() {

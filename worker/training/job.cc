@@ -6,6 +6,7 @@
 #include "rendezvous/base/restart_cause.h"
 #include "worker/models/summary.h"
 #include "worker/runtime/process/memory/freed_memory.h"
+#include "worker/runtime/throw_error.h"
 #include "worker/tasks/sample_text.h"
 #include "worker/training/console.h"
 #include "worker/training/console_observer.h"
@@ -139,6 +140,8 @@ class Job {
     options.device = job_.text("device");
     options.log = [&](const std::string& line) { backend_line = line; };
     Context context = init(options);
+    // What only memory has is lost with the launcher. Before all ranks are here none of them waits for long.
+    if (context.restart_count() > 0 && process_env(env_name::kKeptMemory)) drain_.has_unsaved(true);
     try {
       return run_in(context, data, backend_line);
     } catch (...) {
@@ -231,17 +234,26 @@ class Job {
   /// What rank 0 does for the whole job before it starts.
   std::optional<Error> prepare(const Context& context, const std::string& backend_line,
                                ResumeSearch& search) {
-    Result<OutputFolder> folder =
-        OutputFolder::open(output_dir(), job_path_, job_.to_json(),
-                           {.tell = [this](const std::string& words) { console_->line(words); }});
-    if (!folder) return folder.error();
-    folder_ = std::move(*folder);
+    Result<OutputFolder> folder = OutputFolder::open(
+        output_dir(), {.tell = [this](const std::string& words) { console_->line(words); }});
+    if (folder) {
+      folder_ = std::move(*folder);
+    } else if (!goes_on_without(context, folder.error())) {
+      return folder.error();
+    }
+    const Result<void> merged = write_merged_job(output_dir(), job_path_, job_.to_json());
+    if (!merged && !goes_on_without(context, merged.error())) return merged.error();
     std::vector<std::string> files{metrics_path()};
     if (!context.log_dir().empty()) files.push_back(context.log_dir() + "/metrics.jsonl");
-    Result<MetricsLog> metrics =
-        MetricsLog::open(files, [this](const std::string& text) { console_->warning(text); });
-    if (!metrics) return metrics.error();
-    metrics_ = std::move(*metrics);
+    const auto warn = [this](const std::string& text) { console_->warning(text); };
+    std::optional<Error> trouble;
+    std::erase_if(files, [&](const std::string& path) {
+      const Result<MetricsLog> alone = MetricsLog::open({path}, warn);
+      if (!alone && !goes_on_without(context, alone.error())) trouble = alone.error();
+      return !alone;
+    });
+    if (trouble) return trouble;
+    metrics_ = runtime::value_or_throw(MetricsLog::open(files, warn));
     add_observers(context, backend_line);
     if (context.device().is_cpu() && job_.object("train").text("precision") == "fp16")
       console_->warning(
@@ -260,9 +272,12 @@ class Job {
     }
     if (job_.object("log").flag("tensorboard")) {
       Result<EventFile> events = EventFile::create(output_dir() + "/tensorboard");
-      if (!events) return events.error();
-      observers_.push_back(std::make_unique<TensorBoardObserver>(
-          std::move(*events), [this](const std::string& text) { console_->warning(text); }));
+      if (events) {
+        observers_.push_back(std::make_unique<TensorBoardObserver>(
+            std::move(*events), [this](const std::string& text) { console_->warning(text); }));
+      } else if (!goes_on_without(context, events.error())) {
+        return events.error();
+      }
     }
     try {
       search.look();
@@ -270,6 +285,15 @@ class Job {
       return to_error(exception);
     }
     return std::nullopt;
+  }
+
+  /// Whether a job that outlives errors of writing is started again beside a disk that takes nothing, as it went on
+  /// beside it: what it has reached may be in memory alone.
+  bool goes_on_without(const Context& context, const Error& error) {
+    const bool outlives = job_.object("checkpoint").text("on_write_error") == "go_on";
+    if (error.code() != ErrorCode::kOs || context.restart_count() == 0 || !outlives) return false;
+    console_->warning(error.message() + "; the training goes on");
+    return true;
   }
 
   void add_observers(const Context& context, const std::string& backend_line) {
@@ -323,6 +347,7 @@ class Job {
       found.point->newest_on_disk = newest_on_disk;
     } else {
       memory_->forget();
+      drain_.has_unsaved(false);
     }
     return std::move(found.point);
   }

@@ -97,9 +97,9 @@ std::vector<std::string> non_finite_in(const torch::nn::Module& module) {
   std::vector<std::string> names;
   for (const auto& [name, value] : state_dict(module).entries) {
     const at::Tensor& tensor = value.as_tensor();
-    if (!tensor.is_floating_point()) continue;
+    if (!tensor.is_floating_point() && !tensor.is_complex()) continue;
     // A sum of what is not all finite is not finite; it takes a tenth of the time. One that overflows may be.
-    if (std::isfinite(tensor.sum().item<double>())) continue;
+    if (tensor.is_floating_point() && std::isfinite(tensor.sum().item<double>())) continue;
     if (!at::isfinite(tensor).all().item<bool>()) names.push_back(name.as_string());
   }
   return names;
@@ -355,7 +355,7 @@ Learner::Learner(const Context& context, const Options& job, const JobParts& par
         return replica;
       });
 
-  non_finite_from_start_ = non_finite_by_design(*model_);
+  note_non_finite();
   const Options optimizer = job.object("optimizer");
   optimizer_ = parts.optimizers.at(optimizer.text("type")).make(optimizer, trained_parameters(*model_));
   base_rate_ = optimizer.number("learning_rate");
@@ -434,6 +434,19 @@ std::vector<at::Tensor> Learner::updated() const {
     }
   }
   return tensors;
+}
+
+void Learner::note_non_finite() { non_finite_from_start_ = non_finite_by_design(*model_); }
+
+PtValue Learner::non_finite_from_start() const {
+  PtList names;
+  for (const std::string& name : non_finite_from_start_) names.items.emplace_back(name);
+  return names;
+}
+
+void Learner::take_non_finite(const PtValue& names) {
+  non_finite_from_start_.clear();
+  for (const PtValue& name : names.as_sequence()) non_finite_from_start_.insert(name.as_string());
 }
 
 std::string Learner::first_non_finite() const {

@@ -71,9 +71,14 @@ class Learner {
   /// Each rank of this process gets the running statistics that the model has.
   void spread_buffers() { strategy_->spread_buffers(); }
 
+  /// What no training makes so, and is not finite now, a mask of infinities for instance, was so from the beginning:
+  /// called there, and of a checkpoint of the disk, which has nothing else of that kind.
+  void note_non_finite();
+  /// Their names, for what is kept in memory, which may have others of that kind.
+  [[nodiscard]] PtValue non_finite_from_start() const;
+  void take_non_finite(const PtValue& names);
   /// The first parameter or buffer, of the model or of the average, that has come to hold something else than finite
-  /// numbers; empty: none has. A mask of infinities, which nothing trains, was so from the beginning. Of this rank:
-  /// running statistics differ.
+  /// numbers, other than those of note_non_finite(); empty: none has. Of this rank: running statistics differ.
   [[nodiscard]] std::string first_non_finite() const;
 
   /// Whether steps are replayed from a graph by now.

@@ -78,17 +78,20 @@ bool wait_for_lock(int fd, const std::string& what, const FolderPatience& patien
 Result<UniqueFd> hold(const std::string& folder, std::string_view kind, const FolderPatience& patience) {
   const std::string path = fmt::format("{}/{}", folder, kLockFile);
   const std::string what = fmt::format("{} {}", kind, folder);
-  UniqueFd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
-  if (!fd) return os_error("cannot open " + path, errno);
-  if (!wait_for_lock(fd.get(), what, patience)) {
-    return Error(
-        ErrorCode::kConfig,
-        fmt::format("another job writes to {}: {}; end that one, or set /output_dir to another place", what,
-                    name_of_holder(content_of(fd.get()))));
-  }
+  UniqueFd fd;
+  do {  // again where somebody has removed the folder and made it anew meanwhile: its lock is another one
+    fd = UniqueFd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
+    if (!fd) return os_error("cannot open " + path, errno);
+    if (!wait_for_lock(fd.get(), what, patience)) {
+      return Error(
+          ErrorCode::kConfig,
+          fmt::format("another job writes to {}: {}; end that one, or set /output_dir to another place", what,
+                      name_of_holder(content_of(fd.get()))));
+    }
+  } while (!runtime::is_file_at(fd.get(), path));
+  // The lock counts, and a full disk has no room for a name.
   const std::string me = who_am_i();
-  if (::ftruncate(fd.get(), 0) != 0 || ::pwrite(fd.get(), me.data(), me.size(), 0) < 0)
-    return os_error("cannot write " + path, errno);
+  if (::ftruncate(fd.get(), 0) == 0) static_cast<void>(::pwrite(fd.get(), me.data(), me.size(), 0));
   return fd;
 }
 
@@ -114,18 +117,9 @@ Result<UniqueFd> hold_checkpoints(const std::string& output, const FolderPatienc
   return held;
 }
 
-Result<void> write_job_file(const std::string& path, const std::string& text) {
-  std::ofstream file(path);
-  file << text << "\n";
-  file.flush();
-  if (!file) return os_error("cannot write " + path, errno);
-  return ok();
-}
-
 }  // namespace
 
-Result<OutputFolder> OutputFolder::open(const std::string& path, const std::string& job_path,
-                                        const std::string& merged_job, const FolderPatience& patience) {
+Result<OutputFolder> OutputFolder::open(const std::string& path, const FolderPatience& patience) {
   const std::vector<fs::path> made = missing_folders(path);
   std::error_code error;
   fs::create_directories(path, error);
@@ -145,10 +139,19 @@ Result<OutputFolder> OutputFolder::open(const std::string& path, const std::stri
   Result<UniqueFd> checkpoints = hold_checkpoints(path, patience);
   if (!checkpoints) return checkpoints.error();
   folder.lock_of_checkpoints_ = std::move(*checkpoints);
-  const std::string merged = path + "/job.json";
-  if (fs::equivalent(merged, job_path, error)) return folder;
-  if (Result<void> done = write_job_file(merged, merged_job); !done) return done.error();
   return folder;
+}
+
+Result<void> write_merged_job(const std::string& folder, const std::string& job_path,
+                              const std::string& merged_job) {
+  const std::string path = folder + "/job.json";
+  std::error_code error;
+  if (fs::equivalent(path, job_path, error)) return ok();
+  std::ofstream file(path);
+  file << merged_job << "\n";
+  file.flush();
+  if (!file) return os_error("cannot write " + path, errno);
+  return ok();
 }
 
 }  // namespace ddprun::training

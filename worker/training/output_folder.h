@@ -31,13 +31,11 @@ class OutputFolder {
  public:
   OutputFolder() = default;
 
-  /// Makes both, locks them, and writes the merged job file as job.json, unless that is the job file itself,
-  /// `job_path`, which is a person's. Where the one of the checkpoints cannot be made or written, whoever looks there
-  /// or writes one is told.
+  /// Makes both, and locks them. Where the one of the checkpoints cannot be made or written, whoever looks there or
+  /// writes one is told.
   /// Blocks  while another job holds one of them, as long as `patience` says.
   /// Errors  kOs: it cannot be made or written; kConfig: another job writes there, with its host and process id.
-  static Result<OutputFolder> open(const std::string& path, const std::string& job_path,
-                                   const std::string& merged_job, const FolderPatience& patience);
+  static Result<OutputFolder> open(const std::string& path, const FolderPatience& patience);
 
   [[nodiscard]] const std::string& path() const { return path_; }
 
@@ -45,5 +43,10 @@ class OutputFolder {
   std::string path_;
   UniqueFd lock_, lock_of_checkpoints_;
 };
+
+/// Writes the merged job file as job.json, unless that is the job file itself, `job_path`, which is a person's.
+/// Errors  kOs: it cannot be written.
+Result<void> write_merged_job(const std::string& folder, const std::string& job_path,
+                              const std::string& merged_job);
 
 }  // namespace ddprun::training

@@ -15,6 +15,7 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
 #include <torch/torch.h>
 
 #include <algorithm>
@@ -35,6 +36,30 @@ bool normalizes_batches(const Model& model) {
   const std::vector<NamedTensor> buffers = view_of(model).buffers();
   return std::any_of(buffers.begin(), buffers.end(),
                      [](const NamedTensor& buffer) { return buffer.first.ends_with("running_var"); });
+}
+
+constexpr const char* kBuckets = "buckets";
+
+/// Whether the order of gradients that a checkpoint has is of buckets as large as the job's.
+bool has_these_buckets(const AboutJob& about, const Options& job) {
+  const nlohmann::json::json_pointer cap("/ddp/bucket_cap_mb");
+  const auto cap_of = [&](const std::string& text) {
+    const nlohmann::json config = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+    return config.contains(cap) ? config[cap] : nlohmann::json();
+  };
+  const nlohmann::json theirs = cap_of(about.config);
+  return theirs.is_null() || theirs == cap_of(job.to_json());
+}
+
+/// load_parts(), but that buckets of another size begin anew.
+std::vector<std::string> load_fitting(const PtDict& checkpoint, const SavedParts& parts, const Options& job) {
+  if (has_these_buckets(read_about(checkpoint), job)) return load_parts(checkpoint, parts);
+  PtDict others = checkpoint;
+  std::erase_if(others.entries, [](const auto& entry) { return entry.first.as_string() == kBuckets; });
+  std::vector<std::string> anew = load_parts(others, parts);
+  std::replace(anew.begin(), anew.end(), std::string(kBuckets),
+               std::string("buckets of this /ddp/bucket_cap_mb"));
+  return anew;
 }
 
 class PositionPart final : public SavedPart {
@@ -113,10 +138,11 @@ void Trainer::restore(const PtDict& checkpoint) {
 }
 
 std::vector<std::string> Trainer::take_over(const PtDict& checkpoint) {
-  std::vector<std::string> anew = load_parts(checkpoint, saved_);
+  std::vector<std::string> anew = load_fitting(checkpoint, saved_, parts_.job);
   if (std::count(anew.begin(), anew.end(), "ema") > 0) learner_.begin_average();
   // Of a job whose ranks all had rank 0's.
   if (std::erase(anew, "rank_buffers") > 0) learner_.spread_buffers();
+  learner_.note_non_finite();
   // The numbers of another task say nothing about this one.
   const std::vector<Metric> metrics = learner_.task().metrics();
   const auto& last = position_.evaluation;

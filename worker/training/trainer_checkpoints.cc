@@ -14,6 +14,7 @@ namespace {
 
 // Of a rank's own, beside its saved parts.
 constexpr const char* kFreshLosses = "fresh_losses";
+constexpr const char* kNonFinite = "non_finite";
 
 }  // namespace
 
@@ -141,6 +142,7 @@ void Trainer::save_checkpoint(const SaveAs& as) {
 
 void Trainer::restore(const RankState& state) {
   load_rank_state(state, saved_);
+  learner_.take_non_finite(state.own.at(kNonFinite));
   fresh_losses_.load(state.own.at(kFreshLosses).as_dict());
 }
 
@@ -159,6 +161,7 @@ void Trainer::keep_if_there_is_memory(const std::function<void()>& keep) const {
 PtDict Trainer::own_half() const {
   PtDict own = make_own_state(saved_);
   own.set(kFreshLosses, fresh_losses_.state());
+  own.set(kNonFinite, learner_.non_finite_from_start());
   return own;
 }
 

@@ -12,7 +12,7 @@
 #include <csignal>
 #include <string>
 
-// Nodes that do not fit together: within three seconds each that can be reached says so, names both sides,
+// Nodes that do not fit together: soon each that can be reached says so, names both sides,
 // and says what to do.
 
 using namespace ddprun;

@@ -16,7 +16,7 @@ std::string free_port();
 /// Waits until somebody listens there: then the node that was started first owns the coordinator.
 void wait_until_served(const std::string& port);
 
-/// Checks that `stranger` is refused within three seconds with a sentence that `coordinator` says as well;
+/// Checks that `stranger` is refused with a sentence that `coordinator` says as well;
 /// ends the coordinator.
 void check_refused(Launched& stranger, Launched& coordinator, const std::string& sentence);
 

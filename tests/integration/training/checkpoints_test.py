@@ -5,6 +5,7 @@
 """
 
 import ctypes
+import json
 import os
 import pathlib
 import re
@@ -67,6 +68,36 @@ class Lines(JobTest):
         done = self.run_job(job, f"/train/max_steps={step + 3}")
         self.assertIn(f"resumed from out/checkpoints/step-{step:08}.pt", done.stdout)
         self.assertIn(f"this job began from {begin} before, and goes on", done.stdout)
+
+    def test_validate_names_the_checkpoint_that_the_start_goes_on_from(self):
+        self.run_job(self.job_file({"output_dir": "base", "train": {"epochs": 1}}))
+        begin = self.checkpoints("base")[-1].rename(self.folder / "begin.pt")
+        job = self.job_file({"resume": str(begin)})
+
+        def validated():
+            done = subprocess.run([str(self.binaries / "ddprun"), "validate", str(job)], cwd=self.folder, env=self.environment(), text=True,
+                                  capture_output=True, check=False)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            return done.stdout
+
+        self.assertRegex(validated(), r"start +from .*begin\.pt")
+        self.run_job(job)
+        begin.unlink()
+        self.assertRegex(validated(), r"start +from .*out/checkpoints/step-00000030\.pt .*: nothing is left to do")
+
+    def test_buckets_of_another_size_begin_anew(self):
+        job = self.job_file()
+        self.run_job(job, "/train/max_steps=5")
+        done = self.run_job(job, "/train/max_steps=8", "/ddp/bucket_cap_mb=0.0001")
+        self.assertIn("not in the checkpoint, so it begins anew: buckets of this /ddp/bucket_cap_mb", done.stdout)
+        self.assertNotIn("begins anew", self.run_job(job, "/train/max_steps=11", "/ddp/bucket_cap_mb=0.0001").stdout)
+
+    def test_an_entry_that_cannot_be_looked_at_keeps_nobody_from_beginning_anew(self):
+        job = self.job_file()
+        self.run_job(job, "/train/max_steps=5")
+        (self.folder / "out/checkpoints/step-00000099.pt").symlink_to("x" * 300)
+        self.assertIn("File name too long", self.run_job(job, expect=71).stderr)
+        self.assertIn("earlier checkpoints were moved", self.run_job(job, "/resume=never", "/train/max_steps=5").stdout)
 
     def test_a_job_that_slurm_has_queued_again_goes_on_though_it_was_to_begin_anew(self):
         job = self.job_file({"train": {"epochs": 100000}})
@@ -138,6 +169,30 @@ class Finite(JobTest):
         self.assertIn("bn1.running_var holds something else than finite numbers after step 4, so no checkpoint is written", done.stderr)
         self.assertEqual({path.name: path.read_bytes() for path in self.checkpoints()}, before)
         self.assertEqual(list(before), ["step-00000002.pt", "step-00000003.pt"])
+
+
+    def test_what_was_not_finite_in_the_weights_that_a_job_began_with_keeps_it_from_no_resume(self):
+        self.write_data(1)
+        job = {"model": {"type": "resnet20"}, "data": {"type": "npy", "path": ".", "classes": 2}, "train": {"epochs": 9, "batch_size": 4}}
+        base = self.job_file({**job, "output_dir": "base"}, name="base.json")
+        self.run_job(base, "/train/max_steps=2")
+        weights = self.folder / "w.safetensors"
+        subprocess.run([str(self.binaries / "ddprun"), "export", str(base), "--output", str(weights)], cwd=self.folder, check=True,
+                       capture_output=True, env=self.environment())
+        bytes_ = bytearray(weights.read_bytes())
+        (size,) = struct.unpack("<Q", bytes_[:8])
+        begin = 8 + size + json.loads(bytes_[8:8 + size])["bn1.running_var"]["data_offsets"][0]
+        bytes_[begin:begin + 4] = struct.pack("<f", float("inf"))
+        weights.write_bytes(bytes_)
+        tuned = self.job_file({**job, "model": {"type": "resnet20", "weights": str(weights)}})
+        self.run_job(tuned, "/train/max_steps=2")
+        done = self.run_job(tuned, "/train/max_steps=4")
+        self.assertIn("resumed from out/checkpoints/step-00000002.pt", done.stdout)
+        process = self.start(tuned, "/checkpoint/memory_every_steps=1", "/checkpoint/every_epochs=0", "/train/epochs=400", "/resume=never",
+                             flags=("--max-restarts", "1"))
+        self.wait_for_line(process, "epoch")
+        os.kill(self.workers()[1], signal.SIGKILL)
+        self.assertIn("resumed from memory", self.finish(process, expect=0))
 
 
 class Volumes(JobTest):

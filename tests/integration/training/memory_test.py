@@ -7,6 +7,7 @@
 import os
 import pathlib
 import re
+import shutil
 import signal
 import struct
 import sys
@@ -20,8 +21,8 @@ ALIGNMENT = 64
 
 
 class Memory(JobTest):
-    def start_in_memory(self, **checkpoint):
-        job = self.job_file({**ENDLESS, "checkpoint": {**ENDLESS["checkpoint"], **checkpoint}})
+    def start_in_memory(self, log=None, **checkpoint):
+        job = self.job_file({**ENDLESS, "checkpoint": {**ENDLESS["checkpoint"], **checkpoint}, "log": log or {}})
         self.job = self.start(job, flags=("--max-restarts", "1"))
         return self.job
 
@@ -108,6 +109,36 @@ class Memory(JobTest):
         self.wait_for_line(process, "resumed from out/checkpoints")
         self.assertIn("memory is passed over: what is kept is of another job file or number of ranks; checkpoints on the disk count",
                       self.errors())
+        self.end(process)
+
+    def test_sigterm_in_the_first_long_steps_of_a_restart_leaves_what_only_memory_has_on_the_disk(self):
+        job = self.job_file({**ENDLESS, "model": {"type": "mlp", "hidden": [2000, 2000]}, "train": {"epochs": 10**6, "batch_size": 1000},
+                             "data": {"type": "synthetic", "train_samples": 4000, "test_samples": 10}})
+        self.job = process = self.start(job, flags=("--max-restarts", "1"))
+        self.wait_for_line(process, "epoch")
+        self.kill_one(lambda _: None)
+        self.wait_for_line(process, "resumed from memory")
+        process.terminate()
+        said = self.finish(process, expect=128 + signal.SIGTERM)
+        self.assertEqual(len(self.checkpoints()), 1)
+        self.assertRegex(said, r"stopped by SIGTERM after step \d+; the same command")
+
+    def test_a_restart_beside_a_disk_that_takes_nothing_goes_on_from_memory(self):
+        process = self.start_in_memory(log={"tensorboard": True}, on_write_error="go_on")
+        self.wait_for_line(process, "epoch")
+
+        def spoil(_):
+            shutil.rmtree(self.folder / "out/tensorboard")
+            (self.folder / "out/tensorboard").touch()
+            for name in ("metrics.jsonl", "job.json"):
+                (self.folder / "out" / name).unlink()
+                (self.folder / "out" / name).mkdir()
+
+        self.kill_one(spoil)
+        self.wait_for_line(process, "resumed from memory")
+        self.wait_for_line(process, "epoch")
+        for name in ("tensorboard", "metrics.jsonl", "job.json"):
+            self.assertRegex(self.errors(), rf"cannot .*{name}.*; the training goes on")
         self.end(process)
 
     def test_a_job_that_ends_because_numbers_are_not_finite_goes_on_from_the_disk(self):

@@ -131,7 +131,8 @@ TEST_CASE("an entry of a checkpoint directory that cannot be looked at is not pa
   CheckpointDirectory directory(folder.path(), 3);
   const std::string entry = folder.file("step-00000009.pt");
   std::filesystem::create_symlink(std::string(300, 'x'), entry);
-  CHECK_THROWS_WITH(directory.list(), "cannot look at " + entry + ": File name too long");
+  CHECK(directory.list().front().path == entry);
+  CHECK_THROWS_WITH(directory.load_newest(nullptr), "cannot open " + entry + ": File name too long");
   CHECK(std::filesystem::exists(directory.save(10, 10)));
 }
 

@@ -30,7 +30,7 @@ using ddprun::training::OutputFolder;
 namespace {
 
 Result<OutputFolder> open_in(const std::string& folder, const FolderPatience& patience = {.here = 0s}) {
-  return OutputFolder::open(folder, /*job_path=*/"", "{}", patience);
+  return OutputFolder::open(folder, patience);
 }
 
 }  // namespace
@@ -88,6 +88,26 @@ TEST_CASE("a job waits for the output folder of one that ends, and says once for
              Catch::Matchers::StartsWith(fmt::format("waiting for output folder {}, which process {} on ",
                                                      temporary.path(), ::getpid())));
   CHECK_THAT(said.front(), Catch::Matchers::EndsWith(" holds, for up to 600 s"));
+}
+
+TEST_CASE("a folder that is removed and made anew while a job waits for it is waited for again") {
+  const TemporaryFolder temporary;
+  const std::string folder = temporary.file("out");
+  std::optional<Result<OutputFolder>> first = open_in(folder);
+  std::optional<Result<OutputFolder>> other;
+  int waits = 0;
+  const auto second = open_in(folder, {.here = 10min, .tell = [&](const std::string& /*words*/) {
+                                         if (++waits == 1) {
+                                           fs::remove_all(folder);
+                                           other = open_in(folder);
+                                           first.reset();
+                                         } else {
+                                           other.reset();
+                                         }
+                                       }});
+  CHECK(second.has_value());
+  CHECK(waits == 2);
+  CHECK_FALSE(open_in(folder).has_value());
 }
 
 TEST_CASE("a holder of this host's name, but of another boot, may be gone with its host") {

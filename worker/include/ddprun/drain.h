@@ -16,7 +16,8 @@ struct DrainOptions {
   /// A process that makes no step for this long after the signal, and for longer than five of its longest
   /// steps, waits for a rank that is gone: it ends at once.
   std::chrono::milliseconds patience{5000};
-  /// But for a checkpoint that a Checkpointer of this process is writing it waits so much longer.
+  /// But for a checkpoint that a Checkpointer of this process is writing, or what it has_unsaved(), it waits so much
+  /// longer.
   std::chrono::milliseconds unfinished{20'000};
 };
 
@@ -65,6 +66,9 @@ class Drain {
   /// The signal that asked this process to stop; 0: none has.
   [[nodiscard]] int signal() const;
 
+  /// Whether the process has something to save before its first step, which nobody else has: a signal waits for its
+  /// second one then, after which the pace is known.
+  void has_unsaved(bool has);
   /// A part of a long step (an evaluation) is done.
   void progress();
   /// What comes until the next step or `progress` (writing a checkpoint) may take any time.

@@ -70,10 +70,7 @@ bool try_lock(int fd) {
 /// Between open() and flock() somebody may have taken the file for a leftover: then it is theirs, or gone.
 bool is_lost(int fd, const std::string& path) {
   if (!try_lock(fd) && errno == EWOULDBLOCK) return true;
-  struct stat there {
-  }, mine{};
-  if (::stat(path.c_str(), &there) != 0) return errno == ENOENT;
-  return ::fstat(fd, &mine) == 0 && (there.st_ino != mine.st_ino || there.st_dev != mine.st_dev);
+  return !is_file_at(fd, path);
 }
 
 /// Where there are no locks: whoever still writes has written since.
@@ -102,6 +99,13 @@ void remove_leftovers(const std::string& folder, std::string_view name) {
 }
 
 }  // namespace
+
+bool is_file_at(int fd, const std::string& path) {
+  struct stat there {
+  }, mine{};
+  if (::stat(path.c_str(), &there) != 0) return errno != ENOENT;
+  return ::fstat(fd, &mine) != 0 || (there.st_ino == mine.st_ino && there.st_dev == mine.st_dev);
+}
 
 AtomicFile::AtomicFile(std::string path, std::string temporary, UniqueFd fd)
     : path_(std::move(path)), temporary_(std::move(temporary)), fd_(std::move(fd)) {}

@@ -48,6 +48,9 @@ void sync_way_to(const std::string& folder);
 /// Names in `folder` outlast a loss of power.
 Result<void> sync_folder(const std::string& folder);
 
+/// Whether `path` still names the file that is open as `fd`: not another one that has taken its place, and not none.
+bool is_file_at(int fd, const std::string& path);
+
 /// A path in the folder of `path` for what will be renamed to it: `.<name>.ddprun-<8 random hex digits>.tmp`.
 std::string temporary_beside(const std::string& path);
 

@@ -17,10 +17,10 @@ bool means_nothing_there(int errno_value) {
   return errno_value == ENOENT || errno_value == ENOTDIR || errno_value == ELOOP;
 }
 
-Result<bool> is_file(const std::string& path) {
+bool is_file(const std::string& path) {
   struct stat status {};
   if (::stat(path.c_str(), &status) == 0) return S_ISREG(status.st_mode);
-  if (!means_nothing_there(errno)) return os_error("cannot look at " + path, errno);
+  if (!means_nothing_there(errno)) return true;
   return ::lstat(path.c_str(), &status) != 0 && errno == ENOENT;
 }
 
@@ -61,9 +61,7 @@ Result<std::vector<std::string>> files_in(const std::string& folder,
   for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
     std::string name = entry->path().filename().string();
     if (!is_wanted(name)) continue;
-    const Result<bool> is_wanted_file = is_file(entry->path().string());
-    if (!is_wanted_file) return is_wanted_file.error();
-    if (*is_wanted_file) names.push_back(std::move(name));
+    if (is_file(entry->path().string())) names.push_back(std::move(name));
   }
   if (!error) return names;
   if (error != std::errc::no_such_file_or_directory && error != std::errc::not_a_directory)

@@ -11,10 +11,11 @@
 namespace ddprun::runtime {
 
 /// The names in `folder` that `is_wanted` and that are files, or links to files, in no order; none where there is no
-/// folder of that name. One that was removed since the folder was read is among them: to open it says so.
-/// Errors  kOs: the folder, or what one of these names stands for, cannot be read; a link leads to nothing, as where
-///         a mount is missing, or something else than a folder has the name of it or of one above it. So no names are
-///         never a failure in disguise: who asks what a folder holds may begin at step 0 for the want of an answer.
+/// folder of that name. One that was removed since the folder was read, or whose inode cannot be read, is among them:
+/// to open it says so.
+/// Errors  kOs: the folder cannot be read; a link leads to nothing, as where a mount is missing, or something else than
+///         a folder has the name of it or of one above it. So no names are never a failure in disguise: who asks what a
+///         folder holds may begin at step 0 for the want of an answer.
 Result<std::vector<std::string>> files_in(const std::string& folder,
                                           const std::function<bool(std::string_view name)>& is_wanted);
 

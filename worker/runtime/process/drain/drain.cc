@@ -141,7 +141,13 @@ struct Drain::State {
       return false;
     }
     if (!stuck_since) stuck_since = now();
-    return !runtime::is_something_unfinished() || now() > *stuck_since + options.unfinished;
+    const bool is_waited_for = runtime::is_something_unfinished() || is_unsaved();
+    return !is_waited_for || now() > *stuck_since + options.unfinished;
+  }
+
+  bool is_unsaved() {
+    const std::lock_guard lock(mutex);
+    return has_unsaved && !pace.is_known();
   }
 
   [[nodiscard]] std::string key(const Context& context, const std::string& name) const {
@@ -160,6 +166,7 @@ struct Drain::State {
   std::atomic<bool> is_signalled = is_left_over.exchange(false);
   std::mutex mutex;
   StepPace pace;                         ///< under the mutex
+  bool has_unsaved = false;              ///< under the mutex
   std::optional<TimePoint> stuck_since;  ///< of the thread
   std::jthread thread;
 };
@@ -195,6 +202,12 @@ bool Drain::requested(const Context& context) {
     state.stop_step = all->last;
   }
   return false;
+}
+
+void Drain::has_unsaved(bool has) {
+  const std::lock_guard lock(state_->mutex);
+  state_->has_unsaved = has;
+  state_->pace.progress(State::now());
 }
 
 void Drain::progress() {
