@@ -204,6 +204,24 @@ TEST_CASE("a group may have a backend for each kind of device") {
   }));
 }
 
+TEST_CASE("a rank that cannot connect says why at once, and does not wait for those who wait for it") {
+  CHECK(in_world("gloo", 3, [](const Group& world) {
+    if (world.rank() == 1) ::setenv("GLOO_SOCKET_IFNAME", "nosuchcard", 1);
+    const auto begin = std::chrono::steady_clock::now();
+    std::string why;
+    try {
+      (void)new_group(world, {}, {.timeout = std::chrono::seconds(8)});
+    } catch (const std::exception& exception) {
+      why = exception.what();
+    }
+    ::unsetenv("GLOO_SOCKET_IFNAME");
+    require(!why.empty(), "no group without it");
+    if (world.rank() != 1) return;
+    require(why.find("nosuchcard") != std::string::npos, why);
+    require(std::chrono::steady_clock::now() - begin < std::chrono::seconds(5), "it waited");
+  }));
+}
+
 TEST_CASE("whoever leaves a new group at once does not fail the one that is still connecting") {
   CHECK(in_world("gloo", 3, [](const Group& world) {
     for (int round = 0; round < 100; ++round) const Group leaves = new_group(world, {1, 2});

@@ -10,7 +10,6 @@
 #include <fmt/format.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
-#include <algorithm>
 #include <exception>
 #include <string>
 #include <utility>
@@ -33,35 +32,25 @@ BackendType type_of(BackendKind kind) {
   return BackendType::UNDEFINED;
 }
 
-/// The first rank that says why it could not connect is why none goes on.
-Result<std::string> judge_connections(const std::vector<std::string>& said) {
-  const auto bad =
-      std::find_if(said.begin(), said.end(), [](const std::string& words) { return !words.empty(); });
-  if (bad == said.end()) return std::string();
-  return Error(ErrorCode::kPeerLost, fmt::format("rank {} cannot connect: {}", bad - said.begin(), *bad));
-}
-
 /// gloo's connectFullMesh returns as soon as this rank's own connections stand. A rank whose thread has not woken up
-/// yet would find them closed, and fail, if another left the group at once; and nobody would hear of one that fails.
+/// yet would find them closed, and fail, if another left the group at once. Who cannot connect waits for nobody.
 c10::intrusive_ptr<c10d::Backend> make_gloo_together(const BackendRequest& request) {
-  c10::intrusive_ptr<c10d::Backend> gloo;
-  std::exception_ptr trouble;
-  std::string words;
-  try {
-    gloo = make_gloo_backend(request);
-  } catch (const std::exception& exception) {
-    trouble = std::current_exception();
-    const std::string what = exception.what();
-    words = "gloo: " + what.substr(0, what.find('\n'));  // the rest of a c10::Error is a stack
-  }
   const RollCall roll{.store = *request.store,
                       .prefix = "connected",
                       .rank = request.rank,
                       .size = request.world_size,
                       .timeout = request.timeout};
-  const Result<std::string> all = call_roll(roll, words, judge_connections);
-  if (trouble) std::rethrow_exception(trouble);
-  value_or_throw(all);
+  c10::intrusive_ptr<c10d::Backend> gloo;
+  try {
+    gloo = make_gloo_backend(request);
+  } catch (const std::exception& exception) {
+    const std::string what = exception.what();
+    refuse_roll(roll, Error(ErrorCode::kPeerLost,
+                            fmt::format("rank {} cannot connect: gloo: {}", request.rank,
+                                        what.substr(0, what.find('\n')))));  // what follows is a stack
+    throw;
+  }
+  value_or_throw(call_roll(roll, "", [](const std::vector<std::string>& /*said*/) { return std::string(); }));
   return gloo;
 }
 

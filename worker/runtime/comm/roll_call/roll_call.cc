@@ -6,6 +6,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <exception>
+
 namespace ddprun::runtime {
 namespace {
 
@@ -81,6 +83,16 @@ Result<std::string> call_roll(const RollCall& call, const std::string& mine, con
   Roll roll(call);
   roll.say(mine);
   return call.rank == 0 ? roll.judge_all(judge) : roll.hear();
+}
+
+void refuse_roll(const RollCall& call, const Error& why) noexcept {
+  try {
+    Roll roll(call);
+    static_cast<void>(roll.settle(why));
+    roll.say({});
+  } catch (const std::exception&) {
+    // Nobody is left to tell.
+  }
 }
 
 }  // namespace ddprun::runtime

@@ -30,4 +30,8 @@ using Judge = std::function<Result<std::string>(const std::vector<std::string>& 
 ///          waited for `timeout`: also for a rank that comes later. What the store throws.
 Result<std::string> call_roll(const RollCall& call, const std::string& mine, const Judge& judge);
 
+/// In place of call_roll() by a rank that cannot go on: the others get `why`, unless they have an answer already. Waits
+/// for nobody, and throws nothing: where the store is gone as well, nobody hears of it.
+void refuse_roll(const RollCall& call, const Error& why) noexcept;
+
 }  // namespace ddprun::runtime
