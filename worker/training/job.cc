@@ -175,6 +175,7 @@ class Job {
     if (!shared) {
       open_memory(context);
       if (memory_) memory = find_in_memory(*search);
+      if (!memory_) drain_.has_unsaved(false);
       if (!memory) shared = search->conclude();
     }
     if (shared) {
@@ -183,6 +184,11 @@ class Job {
     }
     std::optional<ResumePoint> resume;
     if (!memory) resume = search->share();
+    // There may be a checkpoint where the folder cannot be opened: a mount that is missing.
+    if (!memory && !resume) {
+      shared = agree_on_error(context, to_exception(folder_trouble_));
+      if (shared) return refuse(*shared, folder_trouble_);
+    }
     search.reset();  // it may hold a whole checkpoint
     Outcome outcome = train(context, *all, std::move(resume), std::move(memory));
     // After SIGTERM the ranks may not wait for each other again.
@@ -238,7 +244,9 @@ class Job {
         output_dir(), {.tell = [this](const std::string& words) { console_->line(words); }});
     if (folder) {
       folder_ = std::move(*folder);
-    } else if (!goes_on_without(context, folder.error())) {
+    } else if (goes_on_without(context, folder.error())) {
+      folder_trouble_ = folder.error();
+    } else {
       return folder.error();
     }
     const Result<void> merged = write_merged_job(output_dir(), job_path_, job_.to_json());
@@ -253,7 +261,12 @@ class Job {
       return !alone;
     });
     if (trouble) return trouble;
-    metrics_ = runtime::value_or_throw(MetricsLog::open(files, warn));
+    Result<MetricsLog> metrics = MetricsLog::open(files, warn);
+    if (metrics) {
+      metrics_ = std::move(*metrics);
+    } else if (!goes_on_without(context, metrics.error())) {
+      return metrics.error();
+    }
     add_observers(context, backend_line);
     if (context.device().is_cpu() && job_.object("train").text("precision") == "fp16")
       console_->warning(
@@ -521,6 +534,7 @@ class Job {
   JobIdentity identity_;
   std::unique_ptr<Console> console_;
   OutputFolder folder_;
+  std::optional<Error> folder_trouble_;  ///< why a restart goes on without it, on rank 0
   MetricsLog metrics_;
   Observers observers_;
   std::optional<StepTrace> trace_;

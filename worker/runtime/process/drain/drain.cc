@@ -109,7 +109,7 @@ struct Drain::State {
     if (!is_signalled) {
       wait_for_signal();
       if (stop.stop_requested()) return;
-      if (!has_begun()) end_now();
+      if (!has_begun() && !is_unsaved()) end_now();
       is_signalled = true;
     }
     while (!stop.stop_requested()) {
@@ -131,7 +131,7 @@ struct Drain::State {
   }
   bool is_stuck() {
     const std::lock_guard lock(mutex);
-    return pace.is_stuck(options.patience, now());
+    return !pace.has_begun() || pace.is_stuck(options.patience, now());
   }
 
   /// No step follows, and no checkpoint is being written, or for too long.
@@ -207,7 +207,6 @@ bool Drain::requested(const Context& context) {
 void Drain::has_unsaved(bool has) {
   const std::lock_guard lock(state_->mutex);
   state_->has_unsaved = has;
-  state_->pace.progress(State::now());
 }
 
 void Drain::progress() {
