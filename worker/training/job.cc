@@ -176,6 +176,11 @@ class Job {
       open_memory(context);
       if (memory_) memory = find_in_memory(*search);
       if (!memory_) drain_.has_unsaved(false);
+      // What the job has may be where the folder cannot be opened: on a mount that is missing.
+      if (!memory && search->step() < 0) {
+        shared = agree_on_error(context, to_exception(folder_trouble_));
+        if (shared) return refuse(*shared, folder_trouble_);
+      }
       if (!memory) shared = search->conclude();
     }
     if (shared) {
@@ -184,11 +189,6 @@ class Job {
     }
     std::optional<ResumePoint> resume;
     if (!memory) resume = search->share();
-    // There may be a checkpoint where the folder cannot be opened: a mount that is missing.
-    if (!memory && !resume) {
-      shared = agree_on_error(context, to_exception(folder_trouble_));
-      if (shared) return refuse(*shared, folder_trouble_);
-    }
     search.reset();  // it may hold a whole checkpoint
     Outcome outcome = train(context, *all, std::move(resume), std::move(memory));
     // After SIGTERM the ranks may not wait for each other again.
