@@ -6,7 +6,6 @@
 #include "rendezvous/base/restart_cause.h"
 #include "worker/models/summary.h"
 #include "worker/runtime/process/memory/freed_memory.h"
-#include "worker/runtime/throw_error.h"
 #include "worker/tasks/sample_text.h"
 #include "worker/training/console.h"
 #include "worker/training/console_observer.h"

@@ -73,7 +73,7 @@ def all_faults():
 
 def few_faults():
     return [Fault("raises", 1), Fault("cleans_up", 0, nap=1), Fault("kills_itself", 1, "barrier", ranks=2),
-            Fault("leaves_early_and_cleans_up", 1), Fault("loader_worker_killed", 1),
+            Fault("leaves_early_and_cleans_up", 1, nap=0.3), Fault("loader_worker_killed", 1),
             Fault("raises", 1, around="recorded_inside"), Fault("loses_its_data_server", 1, around="one_has_left", ranks=2),
             Fault("loader_worker_killed", 1, around="peers_fail_to_save", ranks=2)]
 

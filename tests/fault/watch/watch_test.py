@@ -88,17 +88,18 @@ class Watches(unittest.TestCase):
         self.drained(job)
         watching = subprocess.Popen([DDPRUN, "ps", "--watch"], stdout=subprocess.PIPE, text=True)
         self.addCleanup(lambda: (watching.kill(), watching.communicate()))
-        pages = []
-        while len(pages) < 3:
+        # A page says what each rank does in one moment: rank 1 sleeps in most.
+        wanted = (r"\n  1 +\d+ +sleeps +\d+ +[0-9.]+/s +[0-9.]+ m?s +\d+ % +[0-9.]+ [GM]iB +.* ago: step \d+ of rank 1\n",
+                  r"\n  rank 1 is the slowest: at collectives it comes \d+ ms after the first")
+        section, end = "", time.monotonic() + BOUND_S
+        while not all(re.search(pattern, section) for pattern in wanted):
+            self.assertLess(time.monotonic(), end, section)
             page = ""
             while (line := watching.stdout.readline()) != "\n":
-                self.assertTrue(line, pages)
+                self.assertTrue(line, page)
                 page += line
-            if f"(pid {job.pid})" in page:
-                pages.append(page[page.index(f"(pid {job.pid})"):])
-        self.assertNotIn("\033", pages[-1])
-        self.assertRegex(pages[-1], r"\n  1 +\d+ +sleeps +\d+ +[0-9.]+/s +[0-9.]+ m?s +\d+ % +[0-9.]+ [GM]iB +.* ago: step \d+ of rank 1\n")
-        self.assertRegex(pages[-1], r"\n  rank 1 is the slowest: at collectives it comes \d+ ms after the first")
+            self.assertNotIn("\033", page)
+            section = page[page.index(f"(pid {job.pid})"):] if f"(pid {job.pid})" in page else ""
         os.kill(job.pid, signal.SIGTERM)
         rest = watching.communicate(timeout=BOUND_S)[0] if self.is_alone(job) else ""
         self.assertTrue(not rest or rest.endswith("no job of yours runs on this host\n"), rest)

@@ -283,7 +283,8 @@ def judge(options, hang):
                     began = time.monotonic()
                     while True:
                         answer, took = ask(options, job.pid, environment)
-                        if is_right(hang, answer) or time.monotonic() - began > patient(15) or job.poll() is not None:
+                        is_good = is_right(hang, answer) and took <= ANSWER_S
+                        if is_good or time.monotonic() - began > patient(60) or job.poll() is not None:
                             break
                     return answer, time.monotonic() - began, took
             finally:

@@ -147,12 +147,12 @@ raise ValueError("mine")
             with self.subTest(hasty=hasty):
                 self.port = free_port()
                 limits = [(), ()]
-                # In the back-off of 4 s, which begins after five starts and back-offs of 3.5 s together.
-                limits[hasty] = ("--job-timeout", 6)
+                # In the back-off of 8 s, which begins after back-offs of 7.5 s together and as many starts.
+                limits[hasty] = ("--job-timeout", 12)
                 nodes = self.node(0, "exit 4", *flags, *limits[0]), self.node(1, "exec sleep 100", *flags, *limits[1])
                 said, codes = self.end(*nodes)
                 self.assertEqual(codes, [75, 75], said)
-                self.assertIn("ddprun: /bin/sh failed: the job is not done after 6.0 s (--job-timeout) on node ", said[1 - hasty])
+                self.assertIn("ddprun: /bin/sh failed: the job is not done after 12.0 s (--job-timeout) on node ", said[1 - hasty])
                 self.assertIn("ddprun: /bin/sh was stopped by --job-timeout\n", said[hasty])
                 for words in said:
                     self.assertRegex(words, r"\n  before +rank 0 .*exited with code 4")

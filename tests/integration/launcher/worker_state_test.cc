@@ -67,5 +67,5 @@ TEST_CASE("a worker dies with a launcher that is killed") {
   job.read_line();
   job.signal(SIGKILL);
   CHECK(job.wait() == 128 + SIGKILL);
-  CHECK(eventually(std::chrono::seconds(2), [&] { return processes_with(token).empty(); }));
+  CHECK(eventually(std::chrono::seconds(10), [&] { return processes_with(token).empty(); }));
 }

@@ -99,7 +99,7 @@ class CppWorkers(DrainTest):
         self.assert_all_stopped_after_one_step("".join(outputs))
 
     def test_a_node_leaves_an_elastic_job_and_the_rest_resume_from_the_step_of_the_drain(self):
-        job = self.job_file({**LONG_JOB, "train": {"epochs": 1, "batch_size": 8}, "log": {"every_steps": 5}})
+        job = self.job_file({**LONG_JOB, "train": {"epochs": 4, "batch_size": 8}, "log": {"every_steps": 5}})
         nodes = self.start_nodes(3, "2:3", [job])
         self.wait_for_training()
         leaving = next(node for node in nodes if self.is_not_coordinator(node))

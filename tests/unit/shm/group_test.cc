@@ -121,7 +121,7 @@ TEST_CASE("a timeout names the ranks that did not come, and ends the group for t
     if (rank == 0) told = 0;
     auto group = Group::join(segment, rank, 60s).value();
     if (rank == 0 || rank == 2) {
-      first.add(barrier(*group, 50ms));
+      first.add(barrier(*group, 2s));
       ++told;
     }
     while (told < 2) std::this_thread::yield();
@@ -129,10 +129,10 @@ TEST_CASE("a timeout names the ranks that did not come, and ends the group for t
     while (rank != 1 && segment->rank_state(1).state != RankState::kLeft) std::this_thread::yield();
   });
   const std::string by0 =
-      "barrier (operation 2): timed out after 0.1 s on rank 0: ranks 1 and 3 of 4 did not come; are "
+      "barrier (operation 2): timed out after 2.0 s on rank 0: ranks 1 and 3 of 4 did not come; are "
       "they slower than the timeout, or in another collective?";
   const std::string by2 =
-      "barrier (operation 2): timed out after 0.1 s on rank 2: ranks 1 and 3 of 4 did not come; are "
+      "barrier (operation 2): timed out after 2.0 s on rank 2: ranks 1 and 3 of 4 did not come; are "
       "they slower than the timeout, or in another collective?";
   for (const std::string& message : first.all()) {
     INFO(message);
