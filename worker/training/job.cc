@@ -252,19 +252,10 @@ class Job {
     if (!merged && !goes_on_without(context, merged.error())) return merged.error();
     std::vector<std::string> files{metrics_path()};
     if (!context.log_dir().empty()) files.push_back(context.log_dir() + "/metrics.jsonl");
-    const auto warn = [this](const std::string& text) { console_->warning(text); };
-    std::optional<Error> trouble;
-    std::erase_if(files, [&](const std::string& path) {
-      const Result<MetricsLog> alone = MetricsLog::open({path}, warn);
-      if (!alone && !goes_on_without(context, alone.error())) trouble = alone.error();
-      return !alone;
-    });
-    if (trouble) return trouble;
-    Result<MetricsLog> metrics = MetricsLog::open(files, warn);
-    if (metrics) {
-      metrics_ = std::move(*metrics);
-    } else if (!goes_on_without(context, metrics.error())) {
-      return metrics.error();
+    metrics_ = MetricsLog([this](const std::string& text) { console_->warning(text); });
+    for (const std::string& path : files) {
+      const Result<void> opened = metrics_.append_to(path);
+      if (!opened && !goes_on_without(context, opened.error())) return opened.error();
     }
     add_observers(context, backend_line);
     if (context.device().is_cpu() && job_.object("train").text("precision") == "fp16")

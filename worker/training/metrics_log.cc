@@ -12,16 +12,11 @@
 
 namespace ddprun::training {
 
-Result<MetricsLog> MetricsLog::open(const std::vector<std::string>& paths,
-                                    std::function<void(const std::string& text)> warn) {
-  MetricsLog log;
-  log.warn_ = std::move(warn);
-  for (const std::string& path : paths) {
-    UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
-    if (!fd) return os_error("cannot open metrics file " + path, errno);
-    log.files_.push_back({.path = path, .fd = std::move(fd)});
-  }
-  return log;
+Result<void> MetricsLog::append_to(const std::string& path) {
+  UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
+  if (!fd) return os_error("cannot open metrics file " + path, errno);
+  files_.push_back({.path = path, .fd = std::move(fd)});
+  return ok();
 }
 
 void MetricsLog::write(const std::string& event, const nlohmann::json& fields) {

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace ddprun::training {
@@ -18,10 +19,11 @@ class MetricsLog {
  public:
   /// One that writes nowhere.
   MetricsLog() = default;
-  /// Appends to each of `paths`. A file that takes a record no more is told of by `warn`, once. Errors: kOs,
-  /// naming the file.
-  static Result<MetricsLog> open(const std::vector<std::string>& paths,
-                                 std::function<void(const std::string& text)> warn);
+  /// A file that takes a record no more is told of by `warn`, once.
+  explicit MetricsLog(std::function<void(const std::string& text)> warn) : warn_(std::move(warn)) {}
+
+  /// From now on records are appended to the file at `path`, too. Errors: kOs, naming it.
+  Result<void> append_to(const std::string& path);
 
   /// Adds "event" and "time" to `fields` and writes them, one write(2) a file. A full disk does not stop the
   /// training, and a record that it cut spoils none after it.

@@ -27,16 +27,22 @@ constexpr std::int64_t kLogEvery = 50;
 constexpr std::int64_t kGlobalBatch = 128;
 
 template <class T>
-T value(Result<T> result) {
-  if (result) return std::move(*result);
+void require(const Result<T>& result) {
+  if (result) return;
   std::fprintf(stderr, "%s\n", result.error().message().c_str());
   std::exit(1);
 }
 
+template <class T>
+T value(Result<T> result) {
+  require(result);
+  return std::move(*result);
+}
+
 class Watched {
  public:
-  explicit Watched(const std::string& folder)
-      : metrics_(value(MetricsLog::open({folder + "/metrics.jsonl"}, warn))) {
+  explicit Watched(const std::string& folder) : metrics_(warn) {
+    require(metrics_.append_to(folder + "/metrics.jsonl"));
     length_.epochs = 1000000;
     length_.epoch_samples = kStepsPerEpoch * kGlobalBatch;
     observers_.push_back(std::make_unique<ConsoleObserver>(
