@@ -3,8 +3,8 @@
 #include "rendezvous/config/job_commands.h"
 #include "rendezvous/config/job_config.h"
 #include "worker/commands/commands.h"
-#include "worker/training/foreign_error.h"
 #include "worker/training/job.h"
+#include "worker/training/step/foreign_error.h"
 #include <ddprun/drain.h>
 #include <ddprun/record.h>
 

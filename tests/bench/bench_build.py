@@ -16,7 +16,7 @@ from harness import ROOT, Broken, LeftOut, Limit, peer_environment
 TITLE = "Build"
 TARGETS = ("ddprun", "ddprun-worker")
 # What is changed, in a unity with others, and the program that has to be made anew.
-CHANGED = {"launcher": ("launcher/agent/supervisor.cc", "ddprun"), "worker/training": ("worker/training/step.cc", "ddprun-worker")}
+CHANGED = {"launcher": ("launcher/agent/supervisor.cc", "ddprun"), "worker/training": ("worker/training/step/step.cc", "ddprun-worker")}
 
 
 def minutes_of(*words):

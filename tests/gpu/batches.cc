@@ -3,7 +3,7 @@
 #include "worker/data/image_source.h"
 #include "worker/data/synthetic.h"
 #include "worker/runtime/comm/gpu/plugin.h"
-#include "worker/training/device_batches.h"
+#include "worker/training/batches/device_batches.h"
 
 #include <torch/torch.h>
 

@@ -3,9 +3,9 @@
 #include "worker/commands/output.h"
 #include "worker/runtime/checkpoint/live_folder.h"
 #include "worker/runtime/checkpoint/safetensors.h"
-#include "worker/training/resume.h"
-#include "worker/training/saved_part.h"
-#include "worker/training/text.h"
+#include "worker/training/observers/text.h"
+#include "worker/training/resume/resume.h"
+#include "worker/training/state/saved_part.h"
 #include <ddprun/checkpoint.h>
 #include <ddprun/exception.h>
 #include <ddprun/pt_file.h>

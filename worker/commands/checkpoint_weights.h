@@ -2,7 +2,7 @@
 
 #include "rendezvous/config/job_commands.h"
 #include "worker/models/weights.h"
-#include "worker/training/position.h"
+#include "worker/training/state/position.h"
 #include <ddprun/pt_value.h>
 #include <ddprun/trainer/model.h>
 #include <ddprun/trainer/options.h>

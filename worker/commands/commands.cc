@@ -4,7 +4,7 @@
 #include "rendezvous/base/exit_codes.h"
 #include "rendezvous/base/printable.h"
 #include "worker/commands/output.h"
-#include "worker/training/foreign_error.h"
+#include "worker/training/step/foreign_error.h"
 
 #include <fmt/format.h>
 #include <unistd.h>

@@ -5,10 +5,10 @@
 #include "worker/commands/output.h"
 #include "worker/runtime/throw_error.h"
 #include "worker/training/evaluate.h"
-#include "worker/training/job_data.h"
-#include "worker/training/kernels.h"
-#include "worker/training/step.h"
-#include "worker/training/text.h"
+#include "worker/training/observers/text.h"
+#include "worker/training/parts/job_data.h"
+#include "worker/training/step/kernels.h"
+#include "worker/training/step/step.h"
 
 #include <ATen/Context.h>
 #include <fmt/format.h>

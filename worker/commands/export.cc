@@ -5,7 +5,7 @@
 #include "worker/commands/output.h"
 #include "worker/commands/torchscript.h"
 #include "worker/runtime/checkpoint/safetensors.h"
-#include "worker/training/text.h"
+#include "worker/training/observers/text.h"
 #include <ddprun/checkpoint.h>
 #include <ddprun/exception.h>
 #include <ddprun/pt_file.h>

@@ -2,8 +2,8 @@
 #include "rendezvous/base/suggest.h"
 #include "worker/commands/commands.h"
 #include "worker/commands/output.h"
-#include "worker/training/job_parts.h"
-#include "worker/training/plugins.h"
+#include "worker/training/parts/job_parts.h"
+#include "worker/training/parts/plugins.h"
 #include "worker/transforms/registry.h"
 #include <ddprun/exception.h>
 

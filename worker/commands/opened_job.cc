@@ -1,8 +1,8 @@
 #include "worker/commands/opened_job.h"
 
 #include "worker/runtime/throw_error.h"
-#include "worker/training/job_data.h"
-#include "worker/training/job_downloads.h"
+#include "worker/training/parts/job_data.h"
+#include "worker/training/parts/job_downloads.h"
 
 #include <utility>
 

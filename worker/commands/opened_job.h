@@ -2,8 +2,8 @@
 
 #include "rendezvous/config/job_commands.h"
 #include "rendezvous/config/job_config.h"
-#include "worker/training/job_parts.h"
-#include "worker/training/learner.h"
+#include "worker/training/parts/job_parts.h"
+#include "worker/training/step/learner.h"
 #include <ddprun/init.h>
 
 #include <optional>

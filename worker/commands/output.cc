@@ -2,7 +2,7 @@
 
 #include "rendezvous/base/print.h"
 #include "rendezvous/base/printable.h"
-#include "worker/training/text.h"
+#include "worker/training/observers/text.h"
 #include <ddprun/exception.h>
 
 #include <fmt/format.h>

@@ -6,7 +6,7 @@
 #include "worker/commands/output.h"
 #include "worker/commands/predict_inputs.h"
 #include "worker/tasks/sample_text.h"
-#include "worker/training/text.h"
+#include "worker/training/observers/text.h"
 #include <ddprun/exception.h>
 
 #include <ATen/ATen.h>

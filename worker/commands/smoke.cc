@@ -8,8 +8,8 @@
 #include "worker/commands/smoke_surroundings.h"
 #include "worker/commands/smoke_traces.h"
 #include "worker/commands/temporary_folder.h"
-#include "worker/training/graph_plan.h"
-#include "worker/training/resume.h"
+#include "worker/training/resume/resume.h"
+#include "worker/training/step/graph_plan.h"
 #include <ddprun/exception.h>
 
 #include <fmt/format.h>

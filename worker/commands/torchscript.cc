@@ -2,7 +2,7 @@
 
 #include "worker/runtime/checkpoint/atomic_file.h"
 #include "worker/runtime/throw_error.h"
-#include "worker/training/foreign_error.h"
+#include "worker/training/step/foreign_error.h"
 
 #include <ATen/ATen.h>
 #include <fmt/format.h>

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "worker/training/position.h"
+#include "worker/training/state/position.h"
 
 #include <cstddef>
 #include <cstdint>

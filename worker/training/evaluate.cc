@@ -1,7 +1,7 @@
 #include "worker/training/evaluate.h"
 
-#include "worker/training/device_batches.h"
-#include "worker/training/rank_sums.h"
+#include "worker/training/batches/device_batches.h"
+#include "worker/training/ranks/rank_sums.h"
 #include <ddprun/autocast.h>
 #include <ddprun/exception.h>
 #include <ddprun/module_view.h>

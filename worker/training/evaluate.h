@@ -1,9 +1,9 @@
 #pragma once
 
 #include "worker/data/loader.h"
-#include "worker/training/copy_lane.h"
-#include "worker/training/position.h"
-#include "worker/training/rank_block.h"
+#include "worker/training/batches/copy_lane.h"
+#include "worker/training/ranks/rank_block.h"
+#include "worker/training/state/position.h"
 #include <ddprun/group.h>
 #include <ddprun/trainer/model.h>
 #include <ddprun/trainer/task.h>

@@ -1,6 +1,6 @@
 #include "worker/training/fresh_losses.h"
 
-#include "worker/training/rank_sums.h"
+#include "worker/training/ranks/rank_sums.h"
 #include <ddprun/exception.h>
 
 #include <ATen/ATen.h>

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "worker/training/position.h"
-#include "worker/training/rank_block.h"
+#include "worker/training/ranks/rank_block.h"
+#include "worker/training/state/position.h"
 #include <ddprun/group.h>
 #include <ddprun/pt_value.h>
 

@@ -3,31 +3,23 @@
 #include "rendezvous/base/env_contract.h"
 #include "rendezvous/base/exit_codes.h"
 #include "rendezvous/base/printable.h"
-#include "rendezvous/base/restart_cause.h"
 #include "worker/models/summary.h"
 #include "worker/runtime/process/memory/freed_memory.h"
 #include "worker/tasks/sample_text.h"
-#include "worker/training/console.h"
-#include "worker/training/console_observer.h"
-#include "worker/training/csv_observer.h"
-#include "worker/training/device_memory.h"
 #include "worker/training/first_failure.h"
-#include "worker/training/foreign_error.h"
-#include "worker/training/job_data.h"
-#include "worker/training/job_downloads.h"
-#include "worker/training/job_marks.h"
-#include "worker/training/job_parts.h"
-#include "worker/training/kernels.h"
-#include "worker/training/memory_checkpoints.h"
-#include "worker/training/metrics_observer.h"
-#include "worker/training/output_folder.h"
-#include "worker/training/report.h"
-#include "worker/training/resume.h"
-#include "worker/training/same_job.h"
-#include "worker/training/step_trace.h"
-#include "worker/training/tensorboard_observer.h"
-#include "worker/training/text.h"
-#include "worker/training/timeline.h"
+#include "worker/training/job_output.h"
+#include "worker/training/observers/console.h"
+#include "worker/training/observers/text.h"
+#include "worker/training/parts/job_data.h"
+#include "worker/training/parts/job_downloads.h"
+#include "worker/training/parts/job_parts.h"
+#include "worker/training/resume/job_marks.h"
+#include "worker/training/resume/memory_checkpoints.h"
+#include "worker/training/resume/resume.h"
+#include "worker/training/resume/same_job.h"
+#include "worker/training/state/timeline.h"
+#include "worker/training/step/foreign_error.h"
+#include "worker/training/step/kernels.h"
 #include "worker/training/trainer.h"
 #include <ddprun/collectives.h>
 #include <ddprun/fail_together.h>
@@ -39,7 +31,6 @@
 #include <fmt/format.h>
 
 #include <chrono>
-#include <cstdlib>
 #include <filesystem>
 #include <future>
 #include <memory>
@@ -56,11 +47,6 @@ namespace fs = std::filesystem;
 /// How long a rank that lost another one looks for that one's last words, and then waits for them.
 constexpr std::chrono::milliseconds kGlance{10};
 constexpr std::chrono::milliseconds kPatienceForTheCause{1000};
-
-TraceOptions read_trace_options(const Options& job) {
-  const Options trace = job.object("log").object("trace");
-  return {.first_step = trace.integer("first_step"), .steps = trace.integer("steps")};
-}
 
 Error to_error(const Exception& exception) { return {exception.code(), exception.what()}; }
 
@@ -83,11 +69,6 @@ Result<JobData> load_all_data(JobParts& parts, const Options& job, const std::st
   Result<std::vector<JudgingData>> judging = load_judging_data(parts, job, splits->train->shape());
   if (!judging) return judging.error();
   return JobData{std::move(*splits), std::move(*judging)};
-}
-
-/// The launcher's words, or those of whoever has set the variable.
-std::string restart_cause() {
-  return printable(process_env(kRestartCauseName).value_or(""), kLongestRestartCause);
 }
 
 /// Where it went on from a checkpoint that says nothing of its line, this one counts as what the line began from.
@@ -115,14 +96,11 @@ struct StopAtEnd {
 class Job {
  public:
   Job(const config::JobConfig& job, Drain& drain)
-      : job_path_(job.path),
-        job_(job.values.dump()),
+      : job_(job.values.dump()),
         parts_(built_in_parts()),
         working_directory_(fs::current_path()),
-        drain_(drain) {
-    // Before there is another thread. Without it the profiler says on stderr that a machine has no GPU.
-    if (read_trace_options(job_).steps > 0) ::setenv("KINETO_LOG_LEVEL", "99", 0);
-  }
+        drain_(drain),
+        output_(job_, job.path, working_directory_, clock_) {}
 
   Outcome run() {
     // Reading data and meeting the other ranks take their time side by side. The thread has options of its own.
@@ -162,7 +140,10 @@ class Job {
     identity_ = identify(marks_of(context));
     std::optional<ResumeSearch> search(std::in_place, context, resume_options(job_.text("resume")),
                                        *console_);
-    if (!trouble && context.rank() == 0) trouble = prepare(context, backend_line, *search);
+    if (!trouble && context.rank() == 0) {
+      trouble = output_.open(context, *console_, backend_line);
+      if (!trouble) trouble = look(*search);
+    }
     if (const auto shared = agree_on_error(context, to_exception(trouble))) return refuse(*shared, trouble);
 
     const auto difference = compare_with_rank_zero(context, common_job(job_, all->splits, all->judging));
@@ -177,8 +158,8 @@ class Job {
       if (!memory_) drain_.has_unsaved(false);
       // What the job has may be where the folder cannot be opened: on a mount that is missing.
       if (!memory && search->step() < 0) {
-        shared = agree_on_error(context, to_exception(folder_trouble_));
-        if (shared) return refuse(*shared, folder_trouble_);
+        shared = agree_on_error(context, to_exception(output_.folder_trouble()));
+        if (shared) return refuse(*shared, output_.folder_trouble());
       }
       if (!memory) shared = search->conclude();
     }
@@ -230,92 +211,20 @@ class Job {
     const std::optional<Position> position = std::exchange(failed_at_, std::nullopt);
     if (!position) return;
     try {
-      for (const auto& observer : observers_) observer->on_failure({.position = *position, .what = what});
+      for (const auto& observer : output_.observers())
+        observer->on_failure({.position = *position, .what = what});
     } catch (const std::exception& exception) {
       console_->warning(fmt::format("the failure is not in metrics and report: {}", exception.what()));
     }
   }
 
-  /// What rank 0 does for the whole job before it starts.
-  std::optional<Error> prepare(const Context& context, const std::string& backend_line,
-                               ResumeSearch& search) {
-    Result<OutputFolder> folder = OutputFolder::open(
-        output_dir(), {.tell = [this](const std::string& words) { console_->line(words); }});
-    if (folder) {
-      folder_ = std::move(*folder);
-    } else if (goes_on_without(context, folder.error())) {
-      folder_trouble_ = folder.error();
-    } else {
-      return folder.error();
-    }
-    const Result<void> merged = write_merged_job(output_dir(), job_path_, job_.to_json());
-    if (!merged && !goes_on_without(context, merged.error())) return merged.error();
-    std::vector<std::string> files{metrics_path()};
-    if (!context.log_dir().empty()) files.push_back(context.log_dir() + "/metrics.jsonl");
-    metrics_ = MetricsLog([this](const std::string& text) { console_->warning(text); });
-    for (const std::string& path : files) {
-      const Result<void> opened = metrics_.append_to(path);
-      if (!opened && !goes_on_without(context, opened.error())) return opened.error();
-    }
-    add_observers(context, backend_line);
-    if (context.device().is_cpu() && job_.object("train").text("precision") == "fp16")
-      console_->warning(
-          "precision fp16: most CPUs compute it many times slower than fp32; bf16 is for them, too");
-    if (job_.object("log").flag("report")) {
-      observers_.push_back(std::make_unique<ReportObserver>(
-          ReportObserver::Files{metrics_path(), report_path()},
-          ReportFacts{.name = job_.text("name"),
-                      .model = job_.object("model").text("type"),
-                      .device = context.device().str()},
-          job_, clock_, [this](const std::string& text) { console_->warning(text); }));
-    }
-    if (job_.object("log").flag("csv")) {
-      observers_.push_back(std::make_unique<CsvObserver>(
-          output_dir() + "/metrics.csv", [this](const std::string& text) { console_->warning(text); }));
-    }
-    if (job_.object("log").flag("tensorboard")) {
-      Result<EventFile> events = EventFile::create(output_dir() + "/tensorboard");
-      if (events) {
-        observers_.push_back(std::make_unique<TensorBoardObserver>(
-            std::move(*events), [this](const std::string& text) { console_->warning(text); }));
-      } else if (!goes_on_without(context, events.error())) {
-        return events.error();
-      }
-    }
+  static std::optional<Error> look(ResumeSearch& search) {
     try {
       search.look();
     } catch (const Exception& exception) {
       return to_error(exception);
     }
     return std::nullopt;
-  }
-
-  /// Whether a job that outlives errors of writing is started again beside a disk that takes nothing, as it went on
-  /// beside it: what it has reached may be in memory alone.
-  bool goes_on_without(const Context& context, const Error& error) {
-    const bool outlives = job_.object("checkpoint").text("on_write_error") == "go_on";
-    if (error.code() != ErrorCode::kOs || context.restart_count() == 0 || !outlives) return false;
-    console_->warning(error.message() + "; the training goes on");
-    return true;
-  }
-
-  void add_observers(const Context& context, const std::string& backend_line) {
-    observers_.push_back(std::make_unique<ConsoleObserver>(
-        *console_,
-        ConsoleObserver::Facts{.model = job_.object("model").text("type"),
-                               .device = context.device().str(),
-                               .backend_line = backend_line,
-                               .batch_size = job_.object("train").integer("batch_size"),
-                               .are_virtual = job_.object("train").integer("virtual_ranks") > 0,
-                               .resume = job_.text("resume"),
-                               .output_dir = output_dir(),
-                               .metrics_path = metrics_path(),
-                               .report_path = job_.object("log").flag("report") ? report_path() : "",
-                               .working_directory = working_directory_,
-                               .gpu_bytes = [device = context.device()] { return device_bytes(device); },
-                               .lost_records = [this] { return metrics_.lost_records(); }}));
-    observers_.push_back(std::make_unique<MetricsObserver>(
-        metrics_, MetricsObserver::Facts{context.backend(), context.restart_count(), restart_cause()}));
   }
 
   /// What the launcher keeps for this rank, if the job file wants that, and every rank has such. Collective.
@@ -374,20 +283,19 @@ class Job {
     }
     if (const auto shared = agree_on_error(context, to_exception(trouble))) return refuse(*shared, trouble);
     const std::string warning = draft->warning;
-    const bool begins_with_average = draft->begins_with_average;
-    const std::string foreign_prefix = draft->foreign_prefix;
+    const std::vector<std::string> of_weights = words_on_weights(*draft);
     std::optional<Trainer> trainer;
     const Timeline timeline = of_rank_zero(context, memory   ? memory->timeline
                                                     : resume ? resume->timeline
                                                              : begin_timeline(identity_));
     try {
       trainer.emplace(
-          TrainerParts{context, job_, parts_, data.splits, observers_, clock_, drain_, data.judging,
+          TrainerParts{context, job_, parts_, data.splits, output_.observers(), clock_, drain_, data.judging,
                        [&, own = line_with_origin(timeline, resume)] {
                          return find_resume_point(context, resume_options(job_.text("resume"), own),
                                                   *console_);
                        },
-                       trace_of(context), timeline, memory_.get(),
+                       output_.trace(context, *console_), timeline, memory_.get(),
                        memory ? std::optional(memory->newest_on_disk) : std::nullopt},
           std::move(*draft));
     } catch (const Exception& exception) {
@@ -420,17 +328,10 @@ class Job {
     }
     if (const auto shared = agree_on_error(context, to_exception(trouble))) return refuse(*shared, trouble);
     if (!warning.empty()) console_->warning(warning);
-    const std::string slow = warning_of_slow_bf16(job_.object("train"), context.device(), is_slow_in_bf16());
+    const std::string slow =
+        warning_of_slow_precision(job_.object("train"), context.device(), is_slow_in_bf16());
     if (!slow.empty()) console_->warning(slow);
-    if (!foreign_prefix.empty()) {
-      console_->line(
-          fmt::format("the names in {} begin with \"{}\", which this model's do not; it is left out",
-                      shown_path(job_.object("model").text("weights"), working_directory_), foreign_prefix));
-    }
-    if (begins_with_average) {
-      console_->line("the model begins with the average of the weights in " +
-                     shown_path(job_.object("model").text("weights"), working_directory_));
-    }
+    for (const std::string& line : of_weights) console_->line(line);
     if (context.rank() == 0 && job_.object("log").flag("summary"))
       console_->line(models::summary(trainer->model(), data.splits.train->shape()));
     trainer->start(is_resumed ? std::optional(resumed_from) : std::nullopt);
@@ -441,6 +342,20 @@ class Job {
       return {};
     }
     return {.exit_code = exit_code::kSignalBase + drain_.signal()};
+  }
+
+  /// What was made of the file that /model/weights names.
+  [[nodiscard]] std::vector<std::string> words_on_weights(const Draft& draft) const {
+    const std::string file = shown_path(job_.object("model").text("weights"), working_directory_);
+    std::vector<std::string> words;
+    if (!draft.foreign_prefix.empty()) {
+      words.push_back(
+          fmt::format("the names in {} begin with \"{}\", which this model's do not; it is left out", file,
+                      draft.foreign_prefix));
+    }
+    if (draft.begins_with_average)
+      words.push_back("the model begins with the average of the weights in " + file);
+    return words;
   }
 
   Ending run(Trainer& trainer) {
@@ -466,29 +381,6 @@ class Job {
                                                                      {.tokens = tokens, .seed = seed}))));
   }
 
-  /// Null: the job file wants none.
-  StepTrace* trace_of(const Context& context) {
-    const TraceOptions options = read_trace_options(job_);
-    if (options.steps == 0) return nullptr;
-    const int rank = context.rank();
-    trace_.emplace(
-        options,
-        StepTrace::Facts{.folder = output_dir() + "/trace",
-                         .rank = rank,
-                         .world_size = context.world_size(),
-                         .backend = context.backend(),
-                         .device = context.device(),
-                         .working_directory = working_directory_},
-        [this](const std::string& text) { console_->line(text); },
-        [this, rank](const std::string& text) {
-          if (rank == 0) return console_->warning(text);
-          // What cannot be written may be so on this rank's host alone.
-          Console(Console::Speaker::kRankZero, "never", clock_)
-              .warning(fmt::format("rank {}: {}", rank, text));
-        });
-    return &*trace_;
-  }
-
   /// What a graph is recorded from has to run, from the making of DDP on, on one stream that is not the default one.
   [[nodiscard]] std::unique_ptr<c10::StreamGuard> stream_of_graph(const Context& context) const {
     const at::Device device = context.device();
@@ -507,27 +399,17 @@ class Job {
   }
 
   [[nodiscard]] ResumeOptions resume_options(const std::string& choice, const Timeline& own = {}) const {
-    return {.folder = checkpoint_folder(), .choice = choice, .job = identity_, .own = own};
+    return {.folder = output_.checkpoint_folder(), .choice = choice, .job = identity_, .own = own};
   }
 
-  [[nodiscard]] std::string output_dir() const { return job_.text("output_dir"); }
-  [[nodiscard]] std::string checkpoint_folder() const { return output_dir() + "/checkpoints"; }
-  [[nodiscard]] std::string report_path() const { return output_dir() + "/report.html"; }
-  [[nodiscard]] std::string metrics_path() const { return output_dir() + "/metrics.jsonl"; }
-
-  std::string job_path_;
   Options job_;
   JobParts parts_;
   std::string working_directory_;
   Drain& drain_;
   KernelClock clock_;
+  JobOutput output_;
   JobIdentity identity_;
   std::unique_ptr<Console> console_;
-  OutputFolder folder_;
-  std::optional<Error> folder_trouble_;  ///< why a restart goes on without it, on rank 0
-  MetricsLog metrics_;
-  Observers observers_;
-  std::optional<StepTrace> trace_;
   std::unique_ptr<MemoryCheckpoints> memory_;
   std::optional<Position> failed_at_;  ///< where an error has ended the training
 };

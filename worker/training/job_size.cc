@@ -1,7 +1,8 @@
 #include "worker/training/job_size.h"
 
-#include "worker/training/rng.h"
-#include "worker/training/trial.h"
+#include "worker/training/parts/plugins.h"
+#include "worker/training/state/rng.h"
+#include "worker/training/step/trial.h"
 #include <ddprun/exception.h>
 #include <ddprun/module_view.h>
 

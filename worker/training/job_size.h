@@ -1,7 +1,7 @@
 #pragma once
 
-#include "worker/training/job_parts.h"
-#include "worker/training/position.h"
+#include "worker/training/parts/job_parts.h"
+#include "worker/training/state/position.h"
 #include <ddprun/distributed_sampler.h>
 
 #include <cstdint>

@@ -2,12 +2,12 @@
 
 #include "worker/data/damage.h"
 #include "worker/tasks/sample_text.h"
-#include "worker/training/device_batches.h"
+#include "worker/training/batches/device_batches.h"
+#include "worker/training/batches/training_batches.h"
 #include "worker/training/evaluate.h"
-#include "worker/training/generators_part.h"
-#include "worker/training/plugins.h"
-#include "worker/training/rng.h"
-#include "worker/training/training_batches.h"
+#include "worker/training/parts/plugins.h"
+#include "worker/training/ranks/generators_part.h"
+#include "worker/training/state/rng.h"
 #include <ddprun/collectives.h>
 #include <ddprun/module_view.h>
 #include <ddprun/progress.h>

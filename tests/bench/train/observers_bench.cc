@@ -3,10 +3,10 @@
 // per step, for steps that take so long by the observers' clock: a live line and a report come by time, not by steps.
 
 #include "tests/support/fake_clock.h"
-#include "worker/training/console_observer.h"
-#include "worker/training/metrics_observer.h"
-#include "worker/training/report.h"
-#include "worker/training/tensorboard_observer.h"
+#include "worker/training/observers/console_observer.h"
+#include "worker/training/observers/metrics_observer.h"
+#include "worker/training/observers/report.h"
+#include "worker/training/observers/tensorboard_observer.h"
 
 #include <torch/torch.h>
 #include <unistd.h>

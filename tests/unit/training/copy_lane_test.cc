@@ -1,5 +1,5 @@
 // The copy stream as it runs on a GPU, where a device of the test's own stands for it: it writes down what it is asked.
-#include "worker/training/copy_lane.h"
+#include "worker/training/batches/copy_lane.h"
 
 #include "tests/support/catch.h"
 

@@ -1,4 +1,4 @@
-#include "worker/training/device_batches.h"
+#include "worker/training/batches/device_batches.h"
 
 #include "tests/support/catch.h"
 #include "worker/data/image_source.h"
@@ -63,7 +63,7 @@ constexpr std::int64_t kSmall = 100;
 }  // namespace
 
 TEST_CASE("large batches of images travel as bytes, and come out as the same numbers") {
-  for (const std::string& scaling : std::vector<std::string> {"divide", "multiply"}) {
+  for (const std::string& scaling : std::vector<std::string>{"divide", "multiply"}) {
     const DataSplits splits =
         images(R"(, {"type": "normalize", "mean": [0.28], "std": [0.31], "scaling": ")" + scaling + "\"}");
     TypeLane lane;

@@ -1,4 +1,4 @@
-#include "worker/training/device_memory.h"
+#include "worker/training/observers/device_memory.h"
 
 #include "tests/support/catch.h"
 

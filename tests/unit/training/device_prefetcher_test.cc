@@ -1,4 +1,4 @@
-#include "worker/training/device_prefetcher.h"
+#include "worker/training/batches/device_prefetcher.h"
 
 #include "tests/support/catch.h"
 

@@ -1,4 +1,4 @@
-#include "worker/training/epoch_rest.h"
+#include "worker/training/batches/epoch_rest.h"
 
 #include "tests/support/catch.h"
 

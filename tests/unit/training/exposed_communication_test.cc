@@ -1,4 +1,4 @@
-#include "worker/training/exposed_communication.h"
+#include "worker/training/step/exposed_communication.h"
 
 #include "tests/support/catch.h"
 #include "tests/support/fake_clock.h"

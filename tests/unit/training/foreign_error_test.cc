@@ -1,4 +1,4 @@
-#include "worker/training/foreign_error.h"
+#include "worker/training/step/foreign_error.h"
 
 #include "tests/support/catch.h"
 #include <ddprun/exception.h>

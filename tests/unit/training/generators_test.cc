@@ -1,7 +1,7 @@
-#include "worker/training/generators.h"
+#include "worker/training/state/generators.h"
 
 #include "tests/support/catch.h"
-#include "worker/training/rng.h"
+#include "worker/training/state/rng.h"
 
 #include <torch/torch.h>
 

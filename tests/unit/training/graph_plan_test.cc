@@ -1,4 +1,4 @@
-#include "worker/training/graph_plan.h"
+#include "worker/training/step/graph_plan.h"
 
 #include "tests/support/catch.h"
 

@@ -1,11 +1,11 @@
-#include "worker/training/job_parts.h"
+#include "worker/training/parts/job_parts.h"
 
 #include "configs/schemas.h"
 #include "rendezvous/config/job_config.h"
 #include "tests/support/catch.h"
 #include "tests/unit/checkpoint/temporary_folder.h"
 #include "worker/commands/smoke_data.h"
-#include "worker/training/training_batches.h"
+#include "worker/training/batches/training_batches.h"
 
 #include <nlohmann/json.hpp>
 #include <torch/script.h>

@@ -1,4 +1,4 @@
-#include "worker/training/kernels.h"
+#include "worker/training/step/kernels.h"
 
 #include "tests/support/catch.h"
 
@@ -39,10 +39,10 @@ TEST_CASE("a job file's choice of kernels reaches libtorch, and the next job's t
   CHECK(context.benchmarkCuDNN());
 }
 
-TEST_CASE("bf16 on a CPU that multiplies it without vectors is warned of") {
+TEST_CASE("a precision that is slow on the CPU is warned of") {
   const auto warning = [](const std::string& precision, const char* device, bool is_slow) {
-    return training::warning_of_slow_bf16(train_options(precision, false, false), at::Device(device),
-                                          is_slow);
+    return training::warning_of_slow_precision(train_options(precision, false, false), at::Device(device),
+                                               is_slow);
   };
   CHECK(warning("bf16", "cpu", true) ==
         "/train/precision: this CPU has no AVX-512, and takes many times as long for matrix products in bf16 "
@@ -51,4 +51,7 @@ TEST_CASE("bf16 on a CPU that multiplies it without vectors is warned of") {
   CHECK(warning("fp32", "cpu", true).empty());
   CHECK(warning("bf16", "cuda", true).empty());
   CHECK(warning("bf16", "cpu", false).empty());
+  CHECK(warning("fp16", "cpu", false) ==
+        "/train/precision: most CPUs take many times as long in fp16 as in fp32; bf16 is for them, too");
+  CHECK(warning("fp16", "cuda", false).empty());
 }

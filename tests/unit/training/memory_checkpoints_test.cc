@@ -1,4 +1,4 @@
-#include "worker/training/memory_checkpoints.h"
+#include "worker/training/resume/memory_checkpoints.h"
 
 #include "rendezvous/base/env_contract.h"
 #include "rendezvous/base/unique_fd.h"

@@ -1,4 +1,4 @@
-#include "worker/training/output_folder.h"
+#include "worker/training/resume/output_folder.h"
 
 #include "rendezvous/base/host_name.h"
 #include "rendezvous/base/unique_fd.h"

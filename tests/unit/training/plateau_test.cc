@@ -1,4 +1,4 @@
-#include "worker/training/plateau.h"
+#include "worker/training/state/plateau.h"
 
 #include "tests/support/catch.h"
 

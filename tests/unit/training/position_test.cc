@@ -1,4 +1,4 @@
-#include "worker/training/position.h"
+#include "worker/training/state/position.h"
 
 #include "tests/support/catch.h"
 #include "worker/training/job_size.h"

@@ -1,4 +1,4 @@
-#include "worker/training/rank_block.h"
+#include "worker/training/ranks/rank_block.h"
 
 #include "tests/support/catch.h"
 #include <ddprun/exception.h>

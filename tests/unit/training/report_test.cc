@@ -1,4 +1,4 @@
-#include "worker/training/report.h"
+#include "worker/training/observers/report.h"
 
 #include "tests/support/catch.h"
 

@@ -1,4 +1,4 @@
-#include "worker/training/resume.h"
+#include "worker/training/resume/resume.h"
 
 #include "tests/support/catch.h"
 #include "tests/support/fake_clock.h"

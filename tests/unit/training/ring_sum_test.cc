@@ -1,4 +1,4 @@
-#include "worker/training/ring_sum.h"
+#include "worker/training/ranks/ring_sum.h"
 
 #include "tests/support/catch.h"
 #include "worker/runtime/comm/shm/fold.h"

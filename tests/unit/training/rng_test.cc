@@ -1,4 +1,4 @@
-#include "worker/training/rng.h"
+#include "worker/training/state/rng.h"
 
 #include "tests/support/catch.h"
 

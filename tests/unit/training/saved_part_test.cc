@@ -1,4 +1,4 @@
-#include "worker/training/saved_part.h"
+#include "worker/training/state/saved_part.h"
 
 #include "tests/support/catch.h"
 #include <ddprun/exception.h>

@@ -1,4 +1,4 @@
-#include "worker/training/schedule.h"
+#include "worker/training/parts/schedule.h"
 
 #include "tests/support/catch.h"
 

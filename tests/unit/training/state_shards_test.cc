@@ -1,4 +1,4 @@
-#include "worker/training/state_shards.h"
+#include "worker/training/resume/state_shards.h"
 
 #include "tests/support/catch.h"
 #include <ddprun/exception.h>

@@ -1,10 +1,10 @@
 // Whole steps through a graph that is no GPU's: what it records it does again on the same memory, and nothing that the
 // host did meanwhile.
-#include "worker/training/step_graph.h"
+#include "worker/training/step/step_graph.h"
 
 #include "rendezvous/base/clock.h"
 #include "tests/support/catch.h"
-#include "worker/training/step.h"
+#include "worker/training/step/step.h"
 #include <ddprun/exception.h>
 
 #include <ATen/CPUGeneratorImpl.h>

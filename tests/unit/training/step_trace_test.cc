@@ -1,4 +1,4 @@
-#include "worker/training/step_trace.h"
+#include "worker/training/observers/step_trace.h"
 
 #include "tests/support/catch.h"
 

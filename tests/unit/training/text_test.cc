@@ -1,7 +1,7 @@
-#include "worker/training/text.h"
+#include "worker/training/observers/text.h"
 
 #include "tests/support/catch.h"
-#include "worker/training/live_line.h"
+#include "worker/training/observers/live_line.h"
 
 using namespace ddprun::training;
 

@@ -1,4 +1,4 @@
-#include "worker/training/timeline.h"
+#include "worker/training/state/timeline.h"
 
 #include "tests/support/catch.h"
 

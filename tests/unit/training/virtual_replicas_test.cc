@@ -1,8 +1,8 @@
-#include "worker/training/virtual_replicas.h"
+#include "worker/training/step/virtual_replicas.h"
 
 #include "rendezvous/base/clock.h"
 #include "tests/support/catch.h"
-#include "worker/training/rng.h"
+#include "worker/training/state/rng.h"
 
 #include <torch/torch.h>
 

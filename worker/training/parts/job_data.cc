@@ -1,0 +1,94 @@
+#include "worker/training/parts/job_data.h"
+
+#include "worker/training/parts/plugins.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
+
+#include <cstdint>
+#include <utility>
+
+namespace ddprun::training {
+namespace {
+
+DataSplits make_data(const JobParts& parts, const Options& data, const Options& job) {
+  return make_part(parts.data, data.text("type"), data, static_cast<std::uint64_t>(job.integer("seed")));
+}
+
+std::string in_words(const DataShape& shape) {
+  std::vector<std::string> tensors;
+  for (const TensorShape& tensor : shape.tensors)
+    tensors.push_back(fmt::format("\"{}\" [{}] {}", tensor.name, fmt::join(tensor.sizes, ", "),
+                                  at::toString(tensor.dtype)));
+  return fmt::format("{} and {} classes", fmt::join(tensors, ", "), shape.classes);
+}
+
+void check_alike(const DataShape& shape, const DataShape& training, const std::string& place) {
+  const std::string mine = in_words(shape), theirs = in_words(training);
+  if (mine != theirs) {
+    throw Exception(
+        ErrorCode::kConfig,
+        fmt::format("{}: gives {}, and the training data {}; they have to be alike", place, mine, theirs));
+  }
+  // Data that tells no names is believed.
+  const auto& names = shape.class_names;
+  for (std::size_t i = 0; i < std::min(names.size(), training.class_names.size()); ++i) {
+    if (names[i] == training.class_names[i]) continue;
+    throw Exception(
+        ErrorCode::kConfig,
+        fmt::format("{}: its class {} is \"{}\", and that of the training data \"{}\"; the classes have "
+                    "to be the same, in the same order",
+                    place, i, names[i], training.class_names[i]));
+  }
+}
+
+}  // namespace
+
+Result<DataSplits> load_data(JobParts& parts, const Options& job) {
+  try {
+    load_plugins(job, parts);
+    return make_data(parts, job.object("data"), job);
+  } catch (const Exception& exception) {
+    return Error(exception.code(), exception.what());
+  }
+}
+
+Result<std::vector<JudgingData>> load_judging_data(const JobParts& parts, const Options& job,
+                                                   const DataShape& training) {
+  std::vector<JudgingData> all;
+  const Options named = job.object("evaluate");
+  const nlohmann::json names = nlohmann::json::parse(named.to_json());
+  for (const auto& [name, ignored] : names.items()) {
+    try {
+      const Options options = named.object(name);
+      if (options.text("type") == "csv" && options.flag("standardize")) {
+        throw Exception(ErrorCode::kConfig,
+                        options.pointer() +
+                            "/standardize: scales by the mean of the train.csv beside it, and not by "
+                            "that of the training data; set it to false here and in /data");
+      }
+      DataSplits splits = make_data(parts, options, job);
+      check_alike(splits.held_out->shape(), training, options.pointer());
+      all.push_back({name, std::move(splits.held_out)});
+    } catch (const Exception& exception) {
+      const std::string what = exception.what();
+      const std::string place = "/evaluate/" + name;
+      return Error(exception.code(), what.starts_with(place) ? what : place + ": " + what);
+    }
+  }
+  return all;
+}
+
+std::vector<Metric> metrics_of(const std::vector<Metric>& task, std::span<const JudgingData> data) {
+  std::vector<Metric> all;
+  for (const JudgingData& one : data) {
+    for (Metric metric : task) {
+      metric.name = one.name + "/" + metric.name;
+      all.push_back(std::move(metric));
+    }
+  }
+  return all;
+}
+
+}  // namespace ddprun::training
