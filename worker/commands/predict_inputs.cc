@@ -56,13 +56,8 @@ at::Tensor read_image(const data::ImageSource& source, const std::string& path) 
   return through(source.chain(), source.channels() == 1 ? to_grey(image) : image);
 }
 
-at::Tensor to_tensor(const data::Numbers& numbers) {
-  std::vector<std::int64_t> sizes = numbers.sizes;
-  sizes.insert(sizes.begin(), numbers.rows);
-  return at::tensor(numbers.values, at::kDouble).view(sizes).to(at::kFloat);
-}
-
-Inputs rows(const std::string& path, const at::Tensor& samples, const TensorShape& wanted) {
+Inputs rows(const std::string& path, const at::Tensor& numbers, const TensorShape& wanted) {
+  const at::Tensor samples = numbers.to(at::kFloat);
   if (samples.sizes().slice(1) != at::IntArrayRef(wanted.sizes)) {
     throw Exception(ErrorCode::kConfig,
                     fmt::format("{} has samples of [{}], and the job's are [{}]", path,
@@ -84,12 +79,10 @@ Inputs read_inputs(const OpenedJob& job, const std::string& path) {
     return {{path}, read_image(*images, path)};
   const Options data = job.job.object("data");
   const std::string type = data.text("type");
-  if (type == "csv")
-    return rows(path, to_tensor(data::read_csv_features(data, path)), job.shape().tensors[0]);
+  if (type == "csv") return rows(path, data::read_csv_features(data, path), job.shape().tensors[0]);
   if (type == "npy") {
     const auto bytes = runtime::value_or_throw(data::read_file(path, kFileLimit));
-    return rows(path, to_tensor(runtime::value_or_throw(data::parse_npy(bytes, path))),
-                job.shape().tensors[0]);
+    return rows(path, runtime::value_or_throw(data::parse_npy(bytes, path)), job.shape().tensors[0]);
   }
   throw Exception(
       ErrorCode::kUsage,

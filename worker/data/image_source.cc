@@ -87,6 +87,7 @@ DataShape image_shape(const Chain& chain, std::int64_t classes, std::vector<std:
                    {"label", {}, at::kLong}};
   shape.classes = classes;
   shape.class_names = std::move(class_names);
+  shape.scaling = chain.scaling_in_words();
   shape.unit = "images";
   return shape;
 }

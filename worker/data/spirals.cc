@@ -1,6 +1,8 @@
 #include "worker/data/table.h"
 #include <ddprun/trainer/registry.h>
 
+#include <ATen/ops/empty.h>
+
 #include <cmath>
 #include <numbers>
 #include <random>
@@ -18,14 +20,16 @@ double draw_share(std::mt19937_64& engine) { return static_cast<double>(engine()
 
 /// Points in [-1, 1]² on two arms that wind around each other.
 Table make_spirals(std::int64_t count, std::mt19937_64& engine) {
-  Table table{.features = {.rows = count, .sizes = {2}}, .targets = {.rows = count}};
+  Table table{at::empty({count, 2}, at::kDouble), at::empty({count}, at::kDouble)};
+  auto* feature = table.features.mutable_data_ptr<double>();
+  auto* target = table.targets.mutable_data_ptr<double>();
   for (std::int64_t i = 0; i < count; ++i) {
     const auto arm = static_cast<double>(engine() & 1U);
     const double along = std::sqrt(draw_share(engine));
     const double angle = 2 * std::numbers::pi * (kTurns * along + arm / 2);
     for (const double place : {along * std::cos(angle), along * std::sin(angle)})
-      table.features.values.push_back(place + kNoise * (2 * draw_share(engine) - 1));
-    table.targets.values.push_back(arm);
+      *feature++ = place + kNoise * (2 * draw_share(engine) - 1);
+    *target++ = arm;
   }
   return table;
 }

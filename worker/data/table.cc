@@ -5,7 +5,11 @@
 #include "worker/runtime/throw_error.h"
 #include <ddprun/exception.h>
 
+#include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/index_select.h>
+#include <ATen/ops/isfinite.h>
+#include <ATen/ops/tensor.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -13,6 +17,7 @@
 #include <bit>
 #include <charconv>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <optional>
@@ -27,11 +32,17 @@ constexpr std::uint64_t kMostNumbers = std::uint64_t{1} << 40;
 constexpr std::size_t kShownBytes = 80;
 constexpr std::size_t kShownNames = 20;
 
+/// A comma between quotes is part of its cell.
 std::vector<std::string_view> cut_at_commas(std::string_view line) {
   std::vector<std::string_view> cells;
   std::size_t start = 0;
-  for (std::size_t comma; (comma = line.find(',', start)) != std::string_view::npos; start = comma + 1)
-    cells.push_back(line.substr(start, comma - start));
+  bool is_quoted = false;
+  for (std::size_t i = 0; i < line.size(); ++i) {
+    if (line[i] == '"') is_quoted = !is_quoted;
+    if (line[i] != ',' || is_quoted) continue;
+    cells.push_back(line.substr(start, i - start));
+    start = i + 1;
+  }
   cells.push_back(line.substr(start));
   return cells;
 }
@@ -50,6 +61,8 @@ struct Line {
 };
 
 std::vector<Line> lines_of(std::string_view text) {
+  constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";  // Excel writes one
+  if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
   std::vector<Line> lines;
   std::size_t number = 0;
   while (!text.empty()) {
@@ -87,26 +100,34 @@ Result<std::size_t> find_target(const std::vector<std::string_view>& names, cons
                                                target, shown_names(names)));
 }
 
-template <class T>
-double number_at(const std::uint8_t* bytes) {
-  T value;
-  std::memcpy(&value, bytes, sizeof value);
-  return static_cast<double>(value);
+/// A number as pandas reads one: with a sign, and with what is too small for float64 as 0.
+std::optional<double> to_number(std::string_view cell) {
+  if (cell.starts_with('+') && !cell.starts_with("+-")) cell.remove_prefix(1);
+  double value = 0;
+  const auto [end, error] = std::from_chars(cell.data(), cell.data() + cell.size(), value);
+  if (end != cell.data() + cell.size() || cell.empty()) return std::nullopt;
+  if (error == std::errc::result_out_of_range) return std::strtod(std::string(cell).c_str(), nullptr);
+  return error == std::errc() ? std::optional(value) : std::nullopt;
 }
 
-/// How numpy names a kind of number, its bytes, and what reads one.
+/// How numpy names a kind of number. Of what torch can do little with, the next larger one is kept.
 struct Kind {
   std::string_view name;
-  std::size_t bytes;
-  double (*read)(const std::uint8_t*);
+  at::ScalarType read;
+  at::ScalarType kept = read;
 };
 
 constexpr Kind kKinds[] = {
-    {"|u1", 1, number_at<std::uint8_t>},  {"|i1", 1, number_at<std::int8_t>},
-    {"|b1", 1, number_at<std::uint8_t>},  {"<i2", 2, number_at<std::int16_t>},
-    {"<u2", 2, number_at<std::uint16_t>}, {"<i4", 4, number_at<std::int32_t>},
-    {"<u4", 4, number_at<std::uint32_t>}, {"<i8", 8, number_at<std::int64_t>},
-    {"<f4", 4, number_at<float>},         {"<f8", 8, number_at<double>},
+    {"|u1", at::kByte},
+    {"|i1", at::kChar},
+    {"|b1", at::kByte},
+    {"<i2", at::kShort},
+    {"<i4", at::kInt},
+    {"<u2", at::kUInt16, at::kInt},
+    {"<u4", at::kUInt32, at::kLong},
+    {"<i8", at::kLong},
+    {"<f4", at::kFloat},
+    {"<f8", at::kDouble},
 };
 
 /// The text after `key` in the dictionary of an .npy header, up to `end`.
@@ -139,15 +160,14 @@ Result<std::vector<std::int64_t>> parse_shape(std::string_view text, const std::
   return sizes;
 }
 
-void keep_first(Numbers& numbers, std::int64_t limit) {
-  if (limit == 0 || limit >= numbers.rows) return;
-  numbers.rows = limit;
-  numbers.values.resize(static_cast<std::size_t>(limit * numbers.row_size()));
+/// The first `limit` rows, without the memory of the others; 0: all.
+at::Tensor first_rows(const at::Tensor& rows, std::int64_t limit) {
+  return limit == 0 || limit >= rows.size(0) ? rows : rows.narrow(0, 0, limit).clone();
 }
 
 Table limited_table(Table table, std::int64_t limit) {
-  keep_first(table.features, limit);
-  keep_first(table.targets, limit);
+  table.features = first_rows(table.features, limit);
+  table.targets = first_rows(table.targets, limit);
   return table;
 }
 
@@ -158,20 +178,22 @@ Table load_csv(const std::string& path, const Options& options, std::int64_t lim
   return limited_table(std::move(table), limit);
 }
 
-Numbers load_npy(const std::string& path) {
-  return runtime::value_or_throw(parse_npy(runtime::value_or_throw(read_file(path, kTableLimit)), path));
+at::Tensor load_npy(const std::string& path, std::int64_t limit) {
+  return first_rows(
+      runtime::value_or_throw(parse_npy(runtime::value_or_throw(read_file(path, kTableLimit)), path)), limit);
 }
 
 void check_width(const Table& train, const Table& test, const std::string& folder) {
-  const bool differ_in_samples = train.features.sizes != test.features.sizes;
-  if (!differ_in_samples && train.targets.sizes == test.targets.sizes) return;
-  const Numbers& of_train = differ_in_samples ? train.features : train.targets;
-  const Numbers& of_test = differ_in_samples ? test.features : test.targets;
+  const auto width = [](const at::Tensor& rows) { return rows.sizes().slice(1); };
+  const bool differ_in_samples = width(train.features) != width(test.features);
+  if (!differ_in_samples && width(train.targets) == width(test.targets)) return;
+  const at::Tensor& of_train = differ_in_samples ? train.features : train.targets;
+  const at::Tensor& of_test = differ_in_samples ? test.features : test.targets;
   throw Exception(ErrorCode::kCorrupt,
                   fmt::format("the training data of {} has {} of shape [{}] and the test data of shape [{}]; "
                               "they are not of one set",
                               folder, differ_in_samples ? "samples" : "targets",
-                              fmt::join(of_train.sizes, ", "), fmt::join(of_test.sizes, ", ")));
+                              fmt::join(width(of_train), ", "), fmt::join(width(of_test), ", ")));
 }
 
 /// By column.
@@ -180,28 +202,34 @@ struct Scaling {
   std::vector<double> deviation;
 };
 
-Scaling scaling_of(const Numbers& features) {
-  const std::int64_t width = features.row_size();
+Scaling scaling_of(const at::Tensor& features) {
+  const double* const values = features.const_data_ptr<double>();
+  const auto rows = static_cast<std::size_t>(features.size(0));
+  const auto width = static_cast<std::size_t>(features.size(1));
   Scaling scaling;
-  for (std::int64_t column = 0; column < width; ++column) {
+  for (std::size_t column = 0; column < width; ++column) {
     double sum = 0;
     double squares = 0;
-    for (std::int64_t row = 0; row < features.rows; ++row)
-      sum += features.values[static_cast<std::size_t>(row * width + column)];
-    const double mean = sum / static_cast<double>(features.rows);
-    for (std::int64_t row = 0; row < features.rows; ++row)
-      squares += std::pow(features.values[static_cast<std::size_t>(row * width + column)] - mean, 2);
-    const double deviation = std::sqrt(squares / static_cast<double>(features.rows));
+    bool is_constant = true;
+    for (std::size_t row = 0; row < rows; ++row) {
+      sum += values[row * width + column];
+      is_constant = is_constant && values[row * width + column] == values[column];
+    }
+    // Of equal numbers the sum is rounded, and what is left of it would pass for a deviation.
+    const double mean = is_constant ? values[column] : sum / static_cast<double>(rows);
+    for (std::size_t row = 0; row < rows; ++row) squares += std::pow(values[row * width + column] - mean, 2);
+    const double deviation = std::sqrt(squares / static_cast<double>(rows));
     scaling.mean.push_back(mean);
     scaling.deviation.push_back(deviation > 0 ? deviation : 1);
   }
   return scaling;
 }
 
-void scale(Numbers& features, const Scaling& scaling) {
+void scale(const at::Tensor& features, const Scaling& scaling) {
+  auto* const values = features.mutable_data_ptr<double>();
   const std::size_t width = scaling.mean.size();
-  for (std::size_t i = 0; i < features.values.size(); ++i)
-    features.values[i] = (features.values[i] - scaling.mean[i % width]) / scaling.deviation[i % width];
+  for (std::size_t i = 0; i < static_cast<std::size_t>(features.numel()); ++i)
+    values[i] = (values[i] - scaling.mean[i % width]) / scaling.deviation[i % width];
 }
 
 /// The text with one more column, in which every row has 0.
@@ -229,12 +257,6 @@ DataSplits to_splits(Table train, Table test, std::int64_t classes, const std::s
 
 }  // namespace
 
-std::int64_t Numbers::row_size() const {
-  std::int64_t count = 1;
-  for (const std::int64_t size : sizes) count *= size;
-  return count;
-}
-
 Result<Table> parse_csv(const std::string& text, const std::string& target, const std::string& name) {
   const std::vector<Line> lines = lines_of(text);
   if (lines.size() < 2)
@@ -249,7 +271,11 @@ Result<Table> parse_csv(const std::string& text, const std::string& target, cons
       return Error(ErrorCode::kCorrupt, fmt::format("{} has two columns \"{}\"", name, shown_cell(column)));
     table.columns.emplace_back(trimmed(column));
   }
-  table.features.sizes = {static_cast<std::int64_t>(names.size()) - 1};
+  const auto rows = static_cast<std::int64_t>(lines.size()) - 1;
+  table.features = at::empty({rows, static_cast<std::int64_t>(names.size()) - 1}, at::kDouble);
+  table.targets = at::empty({rows}, at::kDouble);
+  auto* feature = table.features.mutable_data_ptr<double>();
+  auto* goal = table.targets.mutable_data_ptr<double>();
   for (auto line = lines.begin() + 1; line != lines.end(); ++line) {
     const std::vector<std::string_view> cells = cut_at_commas(line->text);
     if (cells.size() != names.size()) {
@@ -259,28 +285,25 @@ Result<Table> parse_csv(const std::string& text, const std::string& target, cons
     }
     for (std::size_t i = 0; i < cells.size(); ++i) {
       const std::string_view cell = trimmed(cells[i]);
-      double value = 0;
-      const auto [end, error] = std::from_chars(cell.data(), cell.data() + cell.size(), value);
-      if (error != std::errc() || end != cell.data() + cell.size()) {
+      const std::optional<double> value = to_number(cell);
+      if (!value) {
         return Error(ErrorCode::kCorrupt,
                      fmt::format("{}, line {}, column {}: expected a number, got \"{}\"", name, line->number,
                                  shown_cell(names[i]), shown_cell(cell)));
       }
       // Here: a mean would carry it into every row.
-      if (!std::isfinite(value)) {
+      if (!std::isfinite(*value)) {
         return Error(ErrorCode::kCorrupt,
                      fmt::format("{}, line {}, column {}: expected a finite number, got \"{}\"", name,
                                  line->number, shown_cell(names[i]), shown_cell(cell)));
       }
-      (i == *wanted ? table.targets : table.features).values.push_back(value);
+      *(i == *wanted ? goal : feature)++ = *value;
     }
-    ++table.features.rows;
   }
-  table.targets.rows = table.features.rows;
   return table;
 }
 
-Result<Numbers> parse_npy(const std::vector<std::uint8_t>& bytes, const std::string& name) {
+Result<at::Tensor> parse_npy(std::vector<std::uint8_t> bytes, const std::string& name) {
   static_assert(std::endian::native == std::endian::little);
   constexpr std::string_view kMagic = "\x93NUMPY";
   const std::string_view all(reinterpret_cast<const char*>(bytes.data()), bytes.size());
@@ -303,98 +326,105 @@ Result<Numbers> parse_npy(const std::vector<std::uint8_t>& bytes, const std::str
     return no_npy(name, "it is in Fortran's order; save numpy.ascontiguousarray of it");
   const Result<std::vector<std::int64_t>> shape = parse_shape(value_of(header, "'shape':", ')'), name);
   if (!shape) return shape.error();
-  Numbers numbers{shape->front(), {shape->begin() + 1, shape->end()}, {}};
-  const std::size_t found = (all.size() - start - length) / kind->bytes;
+  const auto item_size = static_cast<std::size_t>(c10::elementSize(kind->read));
+  const std::size_t size = all.size() - start - length;
   std::uint64_t count = 1;
-  for (const std::int64_t size : *shape) {
-    const auto length_of_it = static_cast<std::uint64_t>(size);
-    count = size != 0 && count > kMostNumbers / length_of_it ? kMostNumbers + 1 : count * length_of_it;
+  for (const std::int64_t length_of_it : *shape) {
+    const auto factor = static_cast<std::uint64_t>(length_of_it);
+    count = factor != 0 && count > kMostNumbers / factor ? kMostNumbers + 1 : count * factor;
   }
-  if (count != found || (all.size() - start - length) % kind->bytes != 0) {
+  if (count != size / item_size || size % item_size != 0) {
     return no_npy(name, fmt::format("its shape is ({}), and {} bytes of {} each follow",
-                                    fmt::join(*shape, ", "), all.size() - start - length, kind->bytes));
+                                    fmt::join(*shape, ", "), size, item_size));
   }
-  for (std::size_t i = 0; i < count; ++i)
-    numbers.values.push_back(kind->read(bytes.data() + start + length + i * kind->bytes));
-  return numbers;
+  at::Tensor numbers = at::empty(*shape, kind->read);
+  if (size > 0) std::memcpy(numbers.mutable_data_ptr(), bytes.data() + start + length, size);
+  bytes = {};
+  return numbers.to(kind->kept);
 }
 
 namespace {
 
-/// The place of the first value that float32, which models are fed with, does not have as a finite number.
-std::optional<std::size_t> find_infinite(const std::vector<double>& values) {
-  const auto bad = std::find_if_not(values.begin(), values.end(),
-                                    [](double value) { return std::isfinite(static_cast<float>(value)); });
-  if (bad == values.end()) return std::nullopt;
-  return static_cast<std::size_t>(bad - values.begin());
+/// The place of the first number that float32, which models are fed with, does not have as a finite one.
+std::optional<std::int64_t> find_infinite(const at::Tensor& numbers) {
+  if (!numbers.is_floating_point()) return std::nullopt;
+  constexpr std::int64_t kAtOnce = 1 << 20;
+  const at::Tensor flat = numbers.reshape({-1});
+  for (std::int64_t first = 0; first < flat.size(0); first += kAtOnce) {
+    const at::Tensor part = flat.narrow(0, first, std::min(kAtOnce, flat.size(0) - first)).to(at::kFloat);
+    const at::Tensor bad = at::isfinite(part).logical_not().nonzero();
+    if (bad.size(0) > 0) return first + bad[0][0].item<std::int64_t>();
+  }
+  return std::nullopt;
 }
 
-std::string no_finite_number(double value) {
+std::string no_finite_number(const at::Tensor& numbers, std::int64_t place) {
+  const auto value = numbers.reshape({-1})[place].item<double>();
   return fmt::format("{}, which is no finite number{}", value, std::isfinite(value) ? " in float32" : "");
+}
+
+/// The columns of a table, with that of the target last.
+std::vector<std::string> target_last(std::vector<std::string> columns, const std::string& target) {
+  if (target.empty()) return columns;
+  std::erase(columns, target);
+  columns.push_back(target);
+  return columns;
 }
 
 }  // namespace
 
 TableSource::TableSource(Table table, std::int64_t classes, const std::string& name)
     : table_(std::move(table)) {
+  at::Tensor &features = table_.features, &targets = table_.targets;
   const auto refuse = [&](const std::string& why) { throw Exception(ErrorCode::kCorrupt, name + why); };
-  if (table_.features.rows == 0) refuse(": there is no sample");
-  if (table_.features.sizes.empty()) table_.features.sizes = {1};
-  if (table_.features.row_size() == 0) refuse(": its samples hold no number");
-  if (const auto bad = find_infinite(table_.features.values)) {
-    refuse(fmt::format(": sample {} holds {}", *bad / static_cast<std::size_t>(table_.features.row_size()),
-                       no_finite_number(table_.features.values[*bad])));
-  }
-  if (table_.features.rows != table_.targets.rows)
-    refuse(fmt::format(": there are {} samples and {} targets", table_.features.rows, table_.targets.rows));
-  shape_.tensors = {{"features", table_.features.sizes, at::kFloat}};
+  if (features.size(0) == 0) refuse(": there is no sample");
+  if (features.dim() == 1) features = features.unsqueeze(1);
+  const std::int64_t width = features.numel() / features.size(0);
+  if (width == 0) refuse(": its samples hold no number");
+  if (const auto bad = find_infinite(features))
+    refuse(fmt::format(": sample {} holds {}", *bad / width, no_finite_number(features, *bad)));
+  if (features.size(0) != targets.size(0))
+    refuse(fmt::format(": there are {} samples and {} targets", features.size(0), targets.size(0)));
+  if (features.is_floating_point()) features = features.to(at::kFloat);
+  shape_.tensors = {{"features", features.sizes().slice(1).vec(), at::kFloat}};
   shape_.classes = classes;
+  shape_.columns = table_.columns;
+  shape_.scaling = table_.scaling;
   if (classes == 0) {
-    if (table_.targets.sizes.empty()) table_.targets.sizes = {1};
-    if (const auto bad = find_infinite(table_.targets.values)) {
-      refuse(fmt::format(": the target of sample {} is {}",
-                         *bad / static_cast<std::size_t>(table_.targets.row_size()),
-                         no_finite_number(table_.targets.values[*bad])));
+    if (targets.dim() == 1) targets = targets.unsqueeze(1);
+    if (const auto bad = find_infinite(targets)) {
+      refuse(fmt::format(": the target of sample {} is {}", *bad / (targets.numel() / targets.size(0)),
+                         no_finite_number(targets, *bad)));
     }
-    shape_.tensors.push_back({"target", table_.targets.sizes, at::kFloat});
+    targets = targets.to(at::kFloat);
+    shape_.tensors.push_back({"target", targets.sizes().slice(1).vec(), at::kFloat});
     return;
   }
   shape_.tensors.push_back({"label", {}, at::kLong});
-  if (table_.targets.row_size() != 1) refuse(": there are several targets for a sample, expected one class");
-  table_.targets.sizes.clear();
-  for (std::size_t row = 0; row < table_.targets.values.size(); ++row) {
-    const double value = table_.targets.values[row];
+  if (targets.numel() != targets.size(0))
+    refuse(": there are several targets for a sample, expected one class");
+  const at::Tensor values = targets.reshape({-1}).to(at::kDouble);
+  for (std::int64_t row = 0; row < values.size(0); ++row) {
+    const double value = values.const_data_ptr<double>()[row];
     if (!(value >= 0 && value < static_cast<double>(classes) && value == std::floor(value)))
       refuse(fmt::format(": the target of sample {} is {}, expected a class of 0 to {}", row, value,
                          classes - 1));
   }
+  targets = values.to(at::kLong);
 }
 
 Batch TableSource::make_batch(const BatchRequest& request) const {
   const auto count = static_cast<std::int64_t>(request.indices.size());
-  const auto gather = [&](const Numbers& numbers, at::ScalarType dtype) {
-    std::vector<std::int64_t> sizes{count};
-    sizes.insert(sizes.end(), numbers.sizes.begin(), numbers.sizes.end());
-    const at::Tensor gathered =
-        at::empty(sizes, at::TensorOptions().dtype(dtype).pinned_memory(request.pinned));
-    const std::int64_t width = numbers.row_size();
-    std::int64_t to = 0;
-    for (const std::int64_t index : request.indices) {
-      for (std::int64_t i = index * width; i < (index + 1) * width; ++i, ++to) {
-        const double value = numbers.values[static_cast<std::size_t>(i)];
-        if (dtype == at::kLong) {
-          gathered.mutable_data_ptr<std::int64_t>()[to] = static_cast<std::int64_t>(value);
-        } else {
-          gathered.mutable_data_ptr<float>()[to] = static_cast<float>(value);
-        }
-      }
-    }
-    return gathered;
+  at::Tensor rows = at::empty({count}, at::kLong);
+  std::copy(request.indices.begin(), request.indices.end(), rows.mutable_data_ptr<std::int64_t>());
+  const auto gather = [&](const at::Tensor& numbers, at::ScalarType dtype) {
+    const at::Tensor gathered = at::index_select(numbers, 0, rows).to(dtype);
+    return request.pinned ? gathered.pin_memory() : gathered;
   };
   return {{gather(table_.features, at::kFloat), gather(table_.targets, shape_.tensors[1].dtype)}, count};
 }
 
-Numbers read_csv_features(const Options& options, const std::string& path) {
+at::Tensor read_csv_features(const Options& options, const std::string& path) {
   const Table train =
       load_csv(options.text("path") + "/train.csv", options, options.integer("train_samples"));
   const std::string target = options.text("target").empty() ? train.columns.back() : options.text("target");
@@ -413,7 +443,7 @@ Numbers read_csv_features(const Options& options, const std::string& path) {
     return columns;
   };
   const std::vector<std::string> theirs = without_target(table.columns);
-  std::vector<std::size_t> places;
+  std::vector<std::int64_t> places;
   for (const std::string& column : without_target(train.columns)) {
     const auto found = std::find(theirs.begin(), theirs.end(), column);
     if (found == theirs.end()) {
@@ -421,13 +451,9 @@ Numbers read_csv_features(const Options& options, const std::string& path) {
                       fmt::format("{} has no column {}, which the training data has; there are {}", path,
                                   shown_cell(column), shown_names(theirs)));
     }
-    places.push_back(static_cast<std::size_t>(found - theirs.begin()));
+    places.push_back(found - theirs.begin());
   }
-  Numbers features{table.features.rows, train.features.sizes, {}};
-  for (std::int64_t row = 0; row < features.rows; ++row) {
-    for (const std::size_t place : places)
-      features.values.push_back(table.features.values[static_cast<std::size_t>(row) * theirs.size() + place]);
-  }
+  const at::Tensor features = at::index_select(table.features, 1, at::tensor(places, at::kLong));
   if (options.flag("standardize")) scale(features, scaling_of(train.features));
   return features;
 }
@@ -448,17 +474,23 @@ DataSplits open_csv(const Options& options) {
     const Scaling scaling = scaling_of(train.features);
     scale(train.features, scaling);
     scale(test.features, scaling);
+    train.scaling = test.scaling = fmt::format("standardised by {}/train.csv", folder);
   }
+  const std::string target = options.text("target");
+  train.columns = target_last(std::move(train.columns), target);
+  test.columns = train.columns;
   return to_splits(std::move(train), std::move(test), options.integer("classes"), folder);
 }
 
 DataSplits open_npy(const Options& options) {
   const std::string folder = options.text("path");
-  Table train{load_npy(folder + "/train_x.npy"), load_npy(folder + "/train_y.npy")};
-  Table test{load_npy(folder + "/test_x.npy"), load_npy(folder + "/test_y.npy")};
-  return to_splits(limited_table(std::move(train), options.integer("train_samples")),
-                   limited_table(std::move(test), options.integer("test_samples")),
-                   options.integer("classes"), folder);
+  const auto load = [&](const std::string& split) {
+    const std::int64_t limit = options.integer(split + "_samples");
+    return Table{load_npy(folder + "/" + split + "_x.npy", limit),
+                 load_npy(folder + "/" + split + "_y.npy", limit)};
+  };
+  Table train = load("train");
+  return to_splits(std::move(train), load("test"), options.integer("classes"), folder);
 }
 
 }  // namespace ddprun::data

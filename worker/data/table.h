@@ -4,39 +4,36 @@
 #include <ddprun/trainer/data_source.h>
 #include <ddprun/trainer/options.h>
 
+#include <ATen/core/Tensor.h>
+
 #include <cstdint>
 #include <string>
 #include <vector>
 
 namespace ddprun::data {
 
-/// Numbers in memory: rows of `sizes`, one after another.
-struct Numbers {
-  std::int64_t rows = 0;
-  std::vector<std::int64_t> sizes;  ///< of a row; empty: a single number
-  std::vector<double> values;
-
-  [[nodiscard]] std::int64_t row_size() const;
-};
-
-/// What is known of samples, and what is to be learned about each.
+/// What is known of samples, and what is to be learned about each: on the CPU, a row of each tensor for every sample.
 struct Table {
-  Numbers features;
-  Numbers targets;
+  at::Tensor features;
+  at::Tensor targets;
   std::vector<std::string> columns{};  ///< of a CSV file: all names, in order
+  std::string scaling = "taken as they are";
 };
 
-/// Reads a CSV text: a line of names, then lines of as many numbers, separated by commas. `target` names the
-/// column to be learned; empty: the last one. All numbers are finite.
+/// Reads a CSV text: a line of names, then lines of as many numbers, separated by commas; a name may stand in quotes,
+/// and a comma in them. `target` names the column to be learned; empty: the last one. All numbers are finite.
+///
+/// Returns features [rows, columns - 1] and targets [rows] in float64.
 ///
 /// Errors  kCorrupt, kConfig: one sentence with the name, the line and the column.
 Result<Table> parse_csv(const std::string& text, const std::string& target, const std::string& name);
 
 /// Reads a file of numpy.save: little-endian integers of 1, 2, 4 and 8 bytes, bool, float32 and float64, in C order;
-/// the first dimension counts the rows.
+/// the first dimension counts the rows. The tensor has the file's dtype, but uint8 for bool, int32 for uint16, int64
+/// for uint32.
 ///
 /// Errors  kCorrupt, naming the file, what was expected and found.
-Result<Numbers> parse_npy(const std::vector<std::uint8_t>& bytes, const std::string& name);
+Result<at::Tensor> parse_npy(std::vector<std::uint8_t> bytes, const std::string& name);
 
 /// A table as a data source: "features" in float32, and "label", a class as int64, or "target" in float32.
 class TableSource final : public DataSource {
@@ -46,7 +43,7 @@ class TableSource final : public DataSource {
   ///           finite.
   TableSource(Table table, std::int64_t classes, const std::string& name);
 
-  [[nodiscard]] std::int64_t size() const override { return table_.features.rows; }
+  [[nodiscard]] std::int64_t size() const override { return table_.features.size(0); }
   [[nodiscard]] const DataShape& shape() const override { return shape_; }
   [[nodiscard]] Batch make_batch(const BatchRequest& request) const override;
 
@@ -56,9 +53,9 @@ class TableSource final : public DataSource {
 };
 
 /// Features of another CSV file as the job's model is fed: the columns of the training data, by name, standardised
-/// as there. A column of the target, and others, are left out.
+/// as there: float64, [rows, columns]. A column of the target, and others, are left out.
 /// Errors  Exception kCorrupt, kConfig, naming the file and the column that it lacks.
-Numbers read_csv_features(const Options& options, const std::string& path);
+at::Tensor read_csv_features(const Options& options, const std::string& path);
 
 /// train.csv and test.csv of the folder "path". Features are standardised, if "standardize" says so: less the
 /// training data's mean, divided by its deviation, by column.

@@ -37,6 +37,7 @@ class Chain {
 
   [[nodiscard]] Size output_size() const { return size_; }
   [[nodiscard]] std::int64_t channels() const { return channels_; }
+  [[nodiscard]] std::string scaling_in_words() const { return normalizer_->in_words(); }
 
   /// out  C × H × W floats of output_size()
   void write(const Image& image, Random random, float* out) const;

@@ -2,6 +2,8 @@
 
 #include <ATen/ops/full.h>
 #include <ATen/ops/tensor.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstddef>
@@ -45,6 +47,11 @@ Normalizer::Normalizer(const Normalization& normalization, std::int64_t channels
     tables_.push_back(
         make_table(by_channel_.mean.back(), by_channel_.deviation.back(), normalization.scaling));
   }
+}
+
+std::string Normalizer::in_words() const {
+  return fmt::format("normalised by mean [{}] and deviation [{}]", fmt::join(by_channel_.mean, ", "),
+                     fmt::join(by_channel_.deviation, ", "));
 }
 
 std::function<at::Tensor(const at::Tensor&)> Normalizer::on(const at::Device& device) const {

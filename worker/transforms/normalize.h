@@ -7,6 +7,7 @@
 
 #include <array>
 #include <functional>
+#include <string>
 #include <vector>
 
 namespace ddprun::transforms {
@@ -34,6 +35,9 @@ class Normalizer {
 
   /// out   C × H × W floats
   void write(const Image& image, float* out) const;
+
+  /// "normalised by mean [0.1307] and deviation [0.3081]"
+  [[nodiscard]] std::string in_words() const;
 
   /// What makes the same numbers, to the last bit, of bytes N × C × H × W on `device`.
   [[nodiscard]] std::function<at::Tensor(const at::Tensor& bytes)> on(const at::Device& device) const;

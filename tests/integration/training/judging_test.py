@@ -66,12 +66,19 @@ class Judging(JobTest):
         self.run_job(job, "/train/epochs=4", ranks=1)
 
     def test_what_is_not_like_the_training_data_is_refused(self):
+        done = self.run_job(self.job(), "/evaluate/there/standardize=true", expect=78)
+        self.assertRegex(done.stderr, r"/evaluate/there: its numbers are standardised by .*/there/train.csv, and those of the training "
+                                      r"data taken as they are; scale both alike: images with the same \"normalize\", tables with")
+        for name in ("test.csv", "train.csv"):
+            text = (self.folder / "there" / name).read_text()
+            (self.folder / "there" / name).write_text(text.replace("a,b", "b,a", 1))
+        done = self.run_job(self.job(), expect=78)
+        self.assertIn('/evaluate/there: its column 0 is "b", and that of the training data "a"; the columns have to be the same, in '
+                      "the same order", done.stderr)
         (self.folder / "there/test.csv").write_text("a,class\n1,0\n")
         (self.folder / "there/train.csv").write_text("a,class\n1,0\n")
         done = self.run_job(self.job(), expect=78)
         self.assertRegex(done.stderr, r'/evaluate/there: gives "features" \[1\] Float, .* and the training data "features" \[2\]')
-        done = self.run_job(self.job(), "/evaluate/there/standardize=true", expect=78)
-        self.assertIn("/evaluate/there/standardize: scales by the mean of the train.csv beside it", done.stderr)
         done = self.run_job(self.job(), "/evaluate/there/path=nowhere", expect=78)
         self.assertRegex(done.stderr, r"/evaluate/there: .*nowhere")
 

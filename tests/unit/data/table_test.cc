@@ -34,8 +34,10 @@ std::string csv_refusal(const std::string& text, const std::string& target = "")
 
 std::string npy_refusal(const Bytes& bytes) { return data::parse_npy(bytes, "x.npy").error().message(); }
 
-data::Table two_rows(std::vector<double> targets) {
-  return {{2, {2}, {1, 2, 3, 4}}, {static_cast<std::int64_t>(targets.size()), {}, std::move(targets)}};
+at::Tensor doubles(const std::vector<double>& values) { return torch::tensor(values, torch::kDouble); }
+
+data::Table two_rows(const std::vector<double>& targets) {
+  return {torch::tensor({{1.0, 2.0}, {3.0, 4.0}}, torch::kDouble), torch::tensor(targets, torch::kDouble)};
 }
 
 }  // namespace
@@ -44,10 +46,22 @@ TEST_CASE("a CSV file gives features and the column to be learned, whichever it 
   const std::string text = "a, \"b\",c\r\n1,2.5,-3e1\r\n\n4,5,6\n";
   const auto last = data::parse_csv(text, "", "x.csv");
   REQUIRE(last.has_value());
-  CHECK(last->features.sizes == std::vector<std::int64_t>{2});
-  CHECK(last->features.values == std::vector<double>{1, 2.5, 4, 5});
-  CHECK(last->targets.values == std::vector<double>{-30, 6});
-  CHECK(data::parse_csv(text, "b", "x.csv")->targets.values == std::vector<double>{2.5, 5});
+  CHECK(torch::equal(last->features, doubles({1, 2.5, 4, 5}).view({2, 2})));
+  CHECK(torch::equal(last->targets, doubles({-30, 6})));
+  CHECK(torch::equal(data::parse_csv(text, "b", "x.csv")->targets, doubles({2.5, 5})));
+}
+
+TEST_CASE(
+    "a CSV file of Excel or pandas is read: a byte order mark, names with commas, signs, tiny numbers") {
+  const auto table = data::parse_csv("\xef\xbb\xbf\"name, unit\",b\r\n+3,\"1e-400\"\n", "", "x.csv");
+  REQUIRE(table.has_value());
+  CHECK(table->columns == std::vector<std::string>{"name, unit", "b"});
+  CHECK(torch::equal(table->features, doubles({3}).view({1, 1})));
+  CHECK(torch::equal(table->targets, doubles({0})));
+  CHECK(csv_refusal("a,b\n1,1e400\n") == "x.csv, line 2, column b: expected a finite number, got \"1e400\"");
+  for (const std::string cell : {"+-3", "+", "3+", "++3"})
+    CHECK(csv_refusal("a,b\n1," + cell + "\n") ==
+          "x.csv, line 2, column b: expected a number, got \"" + cell + "\"");
 }
 
 TEST_CASE("what a CSV file says is shown without its control characters, and in part where it is long") {
@@ -87,24 +101,25 @@ TEST_CASE("columns of one name, and files whose columns are in another order, ar
 }
 
 TEST_CASE("samples of one number need no second dimension, and numbers have to be finite") {
-  const data::TableSource source(data::Table{{2, {}, {1, 2}}, {2, {}, {0, 1}}}, 0, "x");
+  const data::TableSource source(data::Table{doubles({1, 2}), doubles({0, 1})}, 0, "x");
   CHECK(source.shape().tensors[0].sizes == std::vector<std::int64_t>{1});
-  CHECK_THROWS_WITH(data::TableSource(data::Table{{1, {2}, {1, NAN}}, {1, {}, {0}}}, 0, "x"),
+  CHECK_THROWS_WITH(data::TableSource(data::Table{doubles({1, NAN}).view({1, 2}), doubles({0})}, 0, "x"),
                     "x: sample 0 holds nan, which is no finite number");
-  CHECK_THROWS_WITH(data::TableSource(data::Table{{2, {0}, {}}, {2, {}, {0, 1}}}, 0, "x"),
+  CHECK_THROWS_WITH(data::TableSource(data::Table{torch::empty({2, 0}), doubles({0, 1})}, 0, "x"),
                     "x: its samples hold no number");
 }
 
 TEST_CASE("an .npy file gives rows of numbers") {
   const auto bytes = data::parse_npy(npy(header_of("|u1", "(2, 3)"), "\x01\x02\x03\x04\x05\xff"), "x.npy");
   REQUIRE(bytes.has_value());
-  CHECK(bytes->rows == 2);
-  CHECK(bytes->sizes == std::vector<std::int64_t>{3});
-  CHECK(bytes->values == std::vector<double>{1, 2, 3, 4, 5, 255});
+  CHECK(torch::equal(*bytes, torch::tensor({1, 2, 3, 4, 5, 255}, torch::kByte).view({2, 3})));
   const auto wide =
       data::parse_npy(npy(header_of("<i8", "(1,)"), std::string("\xfe\xff\xff\xff\xff\xff\xff\xff", 8)), "x");
-  CHECK(wide->values == std::vector<double>{-2});
-  CHECK(wide->sizes.empty());
+  CHECK(torch::equal(*wide, torch::tensor({-2}, torch::kLong)));
+  const auto of_two = data::parse_npy(npy(header_of("<u2", "(2,)"), std::string("\x01\x00\xff\xff", 4)), "x");
+  CHECK(torch::equal(*of_two, torch::tensor({1, 65535}, torch::kInt)));
+  const auto of_four = data::parse_npy(npy(header_of("<u4", "(1,)"), "\xff\xff\xff\xff"), "x");
+  CHECK(torch::equal(*of_four, torch::tensor({4294967295}, torch::kLong)));
 }
 
 TEST_CASE("an .npy file that is wrong is refused with what was found") {
@@ -161,7 +176,8 @@ TEST_CASE("rows without a target keep the numbers of their lines") {
                             R"(", "target": "", "standardize": false, "classes": 2, "train_samples": 0})",
                         "/data");
   std::ofstream(folder.file("rows.csv")) << "\n\na,b\n\n1,2\n3,4\n\n";
-  CHECK(data::read_csv_features(options, folder.file("rows.csv")).values == std::vector<double>{1, 2, 3, 4});
+  CHECK(torch::equal(data::read_csv_features(options, folder.file("rows.csv")),
+                     doubles({1, 2, 3, 4}).view({2, 2})));
   std::ofstream(folder.file("rows.csv")) << "\n\na,b\n\n1,2\n\n\n3,x\n";
   CHECK_THROWS_WITH(data::read_csv_features(options, folder.file("rows.csv")),
                     folder.file("rows.csv") + ", line 8, column b: expected a number, got \"x\"");
@@ -190,4 +206,20 @@ TEST_CASE("CSV columns are standardised with the training data's mean and deviat
       torch::equal(splits.train->make_batch({.indices = first}).tensors[0], torch::tensor({{-1.0F, 0.0F}})));
   CHECK(torch::equal(splits.held_out->make_batch({.indices = first}).tensors[0],
                      torch::tensor({{2.0F, 0.0F}})));
+}
+
+TEST_CASE("a column of equal numbers is not scaled, whatever rounding leaves of their mean") {
+  const TemporaryFolder folder;
+  std::ofstream train(folder.file("train.csv"));
+  train << "same,y\n";
+  for (int row = 0; row < 1000; ++row) train << "0.1," << row % 2 << "\n";
+  train.close();
+  std::ofstream(folder.file("test.csv")) << "same,y\n0.2,1\n";
+  const DataSplits splits = data::open_csv(Options(
+      R"({"path": ")" + folder.path() +
+          R"(", "target": "", "standardize": true, "classes": 2, "train_samples": 0, "test_samples": 0})",
+      "/data"));
+  const std::vector<std::int64_t> first{0};
+  CHECK(splits.held_out->make_batch({.indices = first}).tensors[0].item<float>() == Approx(0.1));
+  CHECK(splits.train->make_batch({.indices = first}).tensors[0].item<float>() == 0);
 }

@@ -1,5 +1,6 @@
 #include "worker/training/parts/job_data.h"
 
+#include "rendezvous/base/printable.h"
 #include "worker/training/parts/plugins.h"
 
 #include <fmt/format.h>
@@ -24,6 +25,21 @@ std::string in_words(const DataShape& shape) {
   return fmt::format("{} and {} classes", fmt::join(tensors, ", "), shape.classes);
 }
 
+constexpr std::size_t kShownName = 80;
+
+/// Data that tells no names is believed.
+void check_names(const std::vector<std::string>& names, const std::vector<std::string>& of_training,
+                 const std::string& place, const char* what, const char* all) {
+  for (std::size_t i = 0; i < std::min(names.size(), of_training.size()); ++i) {
+    if (names[i] == of_training[i]) continue;
+    throw Exception(ErrorCode::kConfig,
+                    fmt::format("{}: its {} {} is \"{}\", and that of the training data \"{}\"; the {} have "
+                                "to be the same, in the same order",
+                                place, what, i, printable(names[i], kShownName),
+                                printable(of_training[i], kShownName), all));
+  }
+}
+
 void check_alike(const DataShape& shape, const DataShape& training, const std::string& place) {
   const std::string mine = in_words(shape), theirs = in_words(training);
   if (mine != theirs) {
@@ -31,15 +47,14 @@ void check_alike(const DataShape& shape, const DataShape& training, const std::s
         ErrorCode::kConfig,
         fmt::format("{}: gives {}, and the training data {}; they have to be alike", place, mine, theirs));
   }
-  // Data that tells no names is believed.
-  const auto& names = shape.class_names;
-  for (std::size_t i = 0; i < std::min(names.size(), training.class_names.size()); ++i) {
-    if (names[i] == training.class_names[i]) continue;
+  check_names(shape.class_names, training.class_names, place, "class", "classes");
+  check_names(shape.columns, training.columns, place, "column", "columns");
+  if (shape.scaling != training.scaling && !shape.scaling.empty() && !training.scaling.empty()) {
     throw Exception(
         ErrorCode::kConfig,
-        fmt::format("{}: its class {} is \"{}\", and that of the training data \"{}\"; the classes have "
-                    "to be the same, in the same order",
-                    place, i, names[i], training.class_names[i]));
+        fmt::format("{}: its numbers are {}, and those of the training data {}; scale both alike: images "
+                    "with the same \"normalize\", tables with \"standardize\" false here and in /data",
+                    place, shape.scaling, training.scaling));
   }
 }
 
@@ -62,12 +77,6 @@ Result<std::vector<JudgingData>> load_judging_data(const JobParts& parts, const 
   for (const auto& [name, ignored] : names.items()) {
     try {
       const Options options = named.object(name);
-      if (options.text("type") == "csv" && options.flag("standardize")) {
-        throw Exception(ErrorCode::kConfig,
-                        options.pointer() +
-                            "/standardize: scales by the mean of the train.csv beside it, and not by "
-                            "that of the training data; set it to false here and in /data");
-      }
       DataSplits splits = make_data(parts, options, job);
       check_alike(splits.held_out->shape(), training, options.pointer());
       all.push_back({name, std::move(splits.held_out)});
