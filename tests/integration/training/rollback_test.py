@@ -48,6 +48,12 @@ class Rollback(JobTest):
         self.assertIn("done: 3 of 3 epochs, 21 steps", done.stdout)
         self.assertEqual(len(self.metrics("rollback")), 3)
 
+    def test_a_step_whose_loss_overflows_is_left_out_also_where_its_gradients_do_not(self):
+        for accumulation in (1, 2):
+            with self.subTest(accumulation=accumulation):
+                self.run_job(self.job(), "/train/non_finite=skip", f"/train/accumulation_steps={accumulation}", "/resume=never")
+                self.assertLess(self.metrics("epoch")[-1]["absolute_error"], 10)
+
     def test_it_goes_back_so_often_and_no_more(self):
         done = self.run_job(self.job(), "/train/epochs=9", expect=78)
         self.assertEqual(len(re.findall(self.ROLLBACK, done.stderr)), 3)

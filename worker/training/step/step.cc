@@ -163,7 +163,7 @@ bool Step::learn_as(std::size_t turn, const MicroBatches& micro_batches, StepOut
     }
     if (is_last && hooks.before_last_backward) hooks.before_last_backward(outcome);
     const auto time = parts_.time.on(Activity::kBackward);
-    const at::Tensor scaled = scaler_.scale(share);
+    const at::Tensor scaled = scaler_.scale(told_to_scaler(share, loss));
     if (is_last) count_exposed_communication(scaled, parts_.time);
     scaled.backward();
   }
@@ -176,7 +176,7 @@ void Step::learn_in_graph(const MicroBatches& micro_batches, StepOutcome& outcom
   const at::Tensor loss = parts_.graph->run(batch, [this](const Batch& input) {
     const at::Tensor found = loss_of(input);
     const auto time = parts_.time.on(Activity::kBackward);
-    scaler_.scale(found).backward();
+    scaler_.scale(told_to_scaler(found, found)).backward();
     return found;
   });
   outcome.loss_and_items[0].add_(counted(loss, parts_.task.items(batch)));
@@ -195,6 +195,14 @@ bool Step::is_all_finite(const StepOutcome& outcome) const {
   const std::vector<at::Tensor> largest =
       at::_foreach_norm(gradients, std::numeric_limits<double>::infinity());
   return at::isfinite(at::stack(largest)).all().item<bool>();
+}
+
+/// The scaler leaves steps out by their gradients, and those of an infinite loss may be finite: of a square that
+/// overflows, for one. They are made NaN, which is a NaN for all ranks.
+at::Tensor Step::told_to_scaler(const at::Tensor& share, const at::Tensor& loss) const {
+  if (options_.non_finite != NonFinite::kSkip) return share;
+  const at::Tensor value = loss.detach();
+  return share * at::where(at::isfinite(value), at::ones_like(value), at::full_like(value, std::nan("")));
 }
 
 /// What the sums over steps take of a batch: nothing of a loss that is left out.

@@ -98,6 +98,7 @@ class Step {
   bool learn_as(std::size_t turn, const MicroBatches& micro_batches, StepOutcome& outcome,
                 const StepHooks& hooks);
   void learn_in_graph(const MicroBatches& micro_batches, StepOutcome& outcome);
+  [[nodiscard]] at::Tensor told_to_scaler(const at::Tensor& share, const at::Tensor& loss) const;
   [[nodiscard]] at::Tensor counted(const at::Tensor& loss, std::int64_t items) const;
   [[nodiscard]] bool is_all_finite(const StepOutcome& outcome) const;
   [[nodiscard]] bool must_stop(const at::Tensor& loss) const;
