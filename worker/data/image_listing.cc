@@ -32,11 +32,22 @@ bool has_one_of(const std::array<std::string_view, kCount>& extensions, const st
                      [&](std::string_view extension) { return lower_name.ends_with(extension); });
 }
 
+/// What cannot be looked at, a link to itself, is none: reading it will say why, if anybody wants to.
+bool is_folder(const fs::directory_entry& entry) {
+  std::error_code error;
+  return entry.is_directory(error);
+}
+
+/// Whether `place` is `folder`, or somewhere in it.
+bool is_within(const fs::path& place, const fs::path& folder) {
+  return std::mismatch(folder.begin(), folder.end(), place.begin(), place.end()).first == folder.end();
+}
+
 /// Names in a folder, sorted as bytes, which for UTF-8 is by code point.
 std::vector<std::string> sorted_names(const fs::path& folder, bool folders) {
   std::vector<std::string> names;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
-    if (entry.is_directory() == folders) names.push_back(entry.path().filename().string());
+    if (is_folder(entry) == folders) names.push_back(entry.path().filename().string());
   }
   std::sort(names.begin(), names.end());
   return names;
@@ -47,7 +58,12 @@ std::vector<std::string> sorted_folders(const fs::path& top) {
   std::vector<std::string> folders{top.string()};
   const auto options = fs::directory_options::follow_directory_symlink;
   for (const fs::directory_entry& entry : fs::recursive_directory_iterator(top, options)) {
-    if (entry.is_directory()) folders.push_back(entry.path().string());
+    if (!is_folder(entry)) continue;
+    if (entry.is_symlink() &&
+        is_within(fs::canonical(entry.path().parent_path()), fs::canonical(entry.path())))
+      throw fs::filesystem_error("it is a link to a folder that it is in; remove it", entry.path(),
+                                 std::make_error_code(std::errc::too_many_symbolic_link_levels));
+    folders.push_back(entry.path().string());
   }
   std::sort(folders.begin(), folders.end());
   return folders;

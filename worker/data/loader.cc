@@ -76,8 +76,9 @@ std::optional<Batch> BatchLoader::next() {
   if (taken_ == batch_count()) return std::nullopt;
   if (threads_.empty()) return make(taken_++);
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return failure_ || ready_.count(taken_) == 1; });
-  if (failure_) std::rethrow_exception(failure_);
+  changed_.wait(lock, [&] { return ready_.contains(taken_) || failed_.contains(taken_); });
+  if (const auto failure = failed_.find(taken_); failure != failed_.end())
+    std::rethrow_exception(failure->second);
   Batch batch = std::move(ready_.extract(taken_).mapped());
   ++taken_;
   lock.unlock();
@@ -97,7 +98,7 @@ void BatchLoader::work(const std::stop_token& stop) {
       ready_.emplace(mine, std::move(batch));
     } catch (...) {
       if (!lock.owns_lock()) lock.lock();
-      failure_ = std::current_exception();
+      failed_.emplace(mine, std::current_exception());
     }
     changed_.notify_all();
   }

@@ -66,8 +66,8 @@ class BatchLoader {
   std::int64_t taken_ = 0;    // by the caller
   std::int64_t claimed_ = 0;  // by loader threads
   std::map<std::int64_t, Batch> ready_;
-  std::exception_ptr failure_;
-  std::vector<std::jthread> threads_;  // last: they end before what they use
+  std::map<std::int64_t, std::exception_ptr> failed_;  ///< thrown when it is their turn
+  std::vector<std::jthread> threads_;                  // last: they end before what they use
 };
 
 }  // namespace ddprun::data

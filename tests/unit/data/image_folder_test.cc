@@ -178,6 +178,22 @@ TEST_CASE("a class without images, and images that only Python reads, are refuse
                                       "convert it, or move it away");
 }
 
+TEST_CASE("links of an image folder that lead nowhere are named, and those in a circle") {
+  const TemporaryFolder folder;
+  for (const char* split : {"train", "test"}) {
+    for (const char* name : {"a", "b"})
+      write_image(folder.file(std::string(split) + "/" + name + "/1.png"), 7);
+  }
+  const std::string link = folder.file("train/a/self.png");
+  std::filesystem::create_symlink("self.png", link);
+  CHECK_THROWS_WITH(whole(*open(folder).train), Catch::Matchers::Contains(link));
+  std::filesystem::remove(link);
+  std::filesystem::create_directory_symlink("..", folder.file("train/a/up"));
+  CHECK_THROWS_WITH(open(folder),
+                    Catch::Matchers::Contains("it is a link to a folder that it is in; remove it") &&
+                        Catch::Matchers::Contains("train/a/up]"));
+}
+
 TEST_CASE("folders that do not belong together are refused") {
   const TemporaryFolder folder;
   CHECK_THROWS_WITH(open(folder),

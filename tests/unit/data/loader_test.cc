@@ -102,6 +102,11 @@ TEST_CASE("a loader passes on the epoch, and what a sample throws") {
       }
     };
     CHECK_THROWS_WITH(read_all(), "sample 7 is damaged");
+    // Of what comes before it nothing is lost, however far ahead the threads are.
+    data::BatchLoader steady(broken, first(10),
+                             {.batch_size = 1, .threads = threads, .prefetch_batches = 10});
+    for (int i = 0; i < 7; ++i) CHECK(steady.next().has_value());
+    CHECK_THROWS_WITH(steady.next(), "sample 7 is damaged");
   }
 }
 
