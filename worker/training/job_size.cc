@@ -37,6 +37,7 @@ LoopOptions read_loop_options(const Options& job) {
   options.log_every_steps = job.object("log").integer("every_steps");
   options.divergence_check = job.integer("divergence_check");
   options.drop_last = train.flag("drop_last");
+  options.drop_last_batch = train.flag("drop_last_batch");
   if (job.has("ddp")) options.broadcast_buffers = job.object("ddp").flag("broadcast_buffers");
   options.seed = static_cast<std::uint64_t>(job.integer("seed"));
   options.loader_threads = static_cast<int>(data.integer("loader_threads"));
@@ -64,8 +65,16 @@ DistributedSamplerOptions sampler_options(const LoopOptions& options, int ranks,
 }
 
 JobSize size_of_job(const LoopOptions& options, std::int64_t train_samples, int ranks) {
-  const std::int64_t per_rank =
+  const std::int64_t dealt =
       DistributedSampler(train_samples, sampler_options(options, ranks, 0)).samples_per_rank();
+  const std::int64_t per_rank = options.drop_last_batch ? dealt - dealt % options.batch_size : dealt;
+  if (per_rank == 0 && dealt > 0) {
+    throw Exception(
+        ErrorCode::kConfig,
+        fmt::format("/train/drop_last_batch: a rank has {} samples, which are no whole batch of {}; use "
+                    "a smaller /train/batch_size, or more data",
+                    dealt, options.batch_size));
+  }
   const std::int64_t epoch_samples = std::min(train_samples, per_rank * ranks);
   if (epoch_samples == 0) {
     throw Exception(

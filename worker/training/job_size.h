@@ -16,7 +16,8 @@ struct LoopOptions {
   std::int64_t eval_every_epochs = 1, checkpoint_every_epochs = 1, checkpoint_every_steps = 0,
                memory_every_steps = 0;
   std::int64_t log_every_steps = 50, divergence_check = 0, warmup_steps = 0;
-  bool drop_last = false;
+  bool drop_last = false;        ///< of the sampler
+  bool drop_last_batch = false;  ///< of the loader
   bool broadcast_buffers = true;
   std::uint64_t seed = 0;
   int loader_threads = 1, prefetch_batches = 4, keep = 3;

@@ -275,6 +275,7 @@ EpochRest Trainer::rest_of_epoch() {
                  .epoch = position_.epoch,
                  .seen = position_.samples_seen,
                  .batch_size = options_.batch_size,
+                 .drops_last_batch = options_.drop_last_batch,
                  .is_of_another_world = position_.samples_seen > 0 && position_.world.ranks != world_.ranks};
   if (normalizes_batches(learner_.model())) {
     // Of one sample it does not learn, and smaller batches cannot be dealt out without one.
@@ -512,9 +513,12 @@ void Trainer::evaluate_all() {
 
 Evaluation Trainer::evaluate_on(const DataSource& source, const std::string& name) {
   const TimePoint start = parts_.clock.now();
+  data::LoaderOptions loader = loader_options(options_.eval_batch_size);
+  loader.epoch =
+      0;  // what is random in held-out samples is the same in each evaluation, and in `ddprun eval`
   const Evaluation evaluation = evaluate(learner_.evaluated(), learner_.task(), source, parts_.context,
                                          {.device = device_,
-                                          .loader = loader_options(options_.eval_batch_size),
+                                          .loader = loader,
                                           .autocast = autocast_dtype(learner_.step_options().precision),
                                           .after_batch =
                                               [this] {

@@ -127,7 +127,8 @@ def train(job):
                 min(len(data), sampler.num_samples * world))
     loss_of = make_loss(job)
     step, times, accumulation = 0, [], train_options["accumulation_steps"]
-    loader = DataLoader(data, train_options["batch_size"], sampler=sampler, **loader_options(job["data"]))
+    loader = DataLoader(data, train_options["batch_size"], sampler=sampler, drop_last=train_options["drop_last_batch"],
+                        **loader_options(job["data"]))
     for epoch in range(train_options["epochs"]):
         sampler.set_epoch(epoch)
         windows = getattr(data, "dataset", data)

@@ -201,6 +201,24 @@ TEST_CASE("what is dropped at an epoch's end stays dropped in another world") {
   CHECK(learned_in(4, deal).batches.front().empty());
 }
 
+TEST_CASE("a last batch that is smaller is left out where that is wanted, also of another world's rest") {
+  EpochDeal deal = deal_of(101, 0, 8);
+  deal.is_of_another_world = false;
+  deal.drops_last_batch = true;
+  for (const data::BatchList& batches : learned_in(4, deal).batches) {  // 26 samples of each rank
+    CHECK(batches.size() == 3);
+    CHECK(batches.back().size() == 8);
+  }
+  deal = deal_of(101, 50, 8);
+  deal.drops_last_batch = true;
+  for (const data::BatchList& batches : learned_in(4, deal).batches) {  // of 51 samples 32
+    CHECK(batches.size() == 1);
+    CHECK(batches.back().size() == 8);
+  }
+  deal.seen = 90;
+  CHECK(learned_in(4, deal).batches.front().empty());
+}
+
 TEST_CASE("a process of several ranks has their batches in turns") {
   const EpochRest rest({.ranks = 4, .first = 2, .count = 2}, deal_of(12, 1, 2));  // 11: 3, 3, 3 and 2
   const data::BatchList batches = rest.batches(1);

@@ -104,6 +104,20 @@ TEST_CASE("data that does not give each rank a sample is refused with the number
       "ranks, or more data");
 }
 
+TEST_CASE("without its last batch an epoch is as many whole ones, and there has to be one") {
+  LoopOptions options;
+  options.batch_size = 8;
+  options.drop_last_batch = true;
+  const JobSize size = size_of_job(options, 101, 4);
+  CHECK(size.steps_per_epoch == 3);
+  CHECK(size.length.epoch_samples == 96);
+  CHECK(size.last_batch == 8);
+  CHECK_THROWS_WITH(
+      size_of_job(options, 20, 4),
+      "/train/drop_last_batch: a rank has 5 samples, which are no whole batch of 8; use a smaller "
+      "/train/batch_size, or more data");
+}
+
 TEST_CASE(
     "a warm-up is refused when it is not over at the end of the job, whose epochs each end with a step") {
   LoopOptions options;

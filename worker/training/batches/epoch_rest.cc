@@ -33,6 +33,7 @@ EpochRest::EpochRest(const RankBlock& block, const EpochDeal& deal)
   if (deal.is_of_another_world) {
     std::int64_t left = std::max<std::int64_t>(0, deal.samples - deal.seen);
     if (deal.sampler.drop_last) left -= left % block.ranks;
+    if (deal.drops_last_batch) left -= left % (block.ranks * deal.batch_size);
     if (left == 0) return;
     const std::int64_t first = size_of_first(deal, left, block.ranks);
     deal_first(block, deal, first);
@@ -41,8 +42,10 @@ EpochRest::EpochRest(const RankBlock& block, const EpochDeal& deal)
   for (std::size_t turn = 0; turn < block.count; ++turn) {
     DistributedSampler sampler = sampler_of(deal, block.ranks, block.rank(turn));
     sampler.start_after(seen);
-    for (auto& batch : data::split(sampler.indices(), deal.batch_size))
+    for (auto& batch : data::split(sampler.indices(), deal.batch_size)) {
+      if (deal.drops_last_batch && static_cast<std::int64_t>(batch.size()) < deal.batch_size) break;
       by_turn_[turn].push_back(std::move(batch));
+    }
   }
   if (in_first_ == 0 && batch_count() > 0)
     in_first_ = static_cast<std::int64_t>(by_turn_.front().front().size()) * ranks_;

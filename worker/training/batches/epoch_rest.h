@@ -16,6 +16,7 @@ struct EpochDeal {
   std::int64_t epoch = 0;
   std::int64_t seen = 0;  ///< of the epoch, by all ranks together
   std::int64_t batch_size = 1;
+  bool drops_last_batch = false;  ///< where it would be smaller than the others
   /// Another number of ranks has seen them.
   bool is_of_another_world = false;
   /// Samples of a batch that the model learns from: 2 where it normalizes batches, which are of 4 or more then.
