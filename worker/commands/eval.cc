@@ -7,8 +7,6 @@
 #include "worker/training/evaluate.h"
 #include "worker/training/observers/text.h"
 #include "worker/training/parts/job_data.h"
-#include "worker/training/step/kernels.h"
-#include "worker/training/step/step.h"
 
 #include <ATen/Context.h>
 #include <fmt/format.h>
@@ -32,8 +30,7 @@ training::EvaluateOptions evaluate_options(const OpenedJob& job) {
   options.loader.prefetch_batches = static_cast<int>(data.integer("prefetch_batches"));
   options.loader.pinned = job.context.device().is_cuda();
   options.loader.seed = static_cast<std::uint64_t>(job.job.integer("seed"));
-  options.autocast = training::autocast_dtype(training::read_step_options(train).precision);
-  training::choose_kernels(train);
+  options.autocast = computes_as_trained(job);
   return options;
 }
 
@@ -68,8 +65,6 @@ int run_eval(const config::JobCommandLine& line) {
   const OpenedJob job = open_job(line);
   const Checkpoint checkpoint = find_checkpoint(job.job, line.value("checkpoint"));
   const LoadedWeights weights = load_chosen_weights(job.model(), job.job, checkpoint, which);
-  // As in training, to the same bits.
-  if (job.job.object("train").flag("channels_last")) training::lay_out_channels_last(job.model());
   const std::vector<Judged> all_judged = judge(job);
   const std::vector<Metric> metrics = job.task().metrics();
   if (line.has("json")) {

@@ -3,6 +3,8 @@
 #include "worker/runtime/throw_error.h"
 #include "worker/training/parts/job_data.h"
 #include "worker/training/parts/job_downloads.h"
+#include "worker/training/step/kernels.h"
+#include "worker/training/step/step.h"
 
 #include <utility>
 
@@ -37,6 +39,13 @@ OpenedJob open_job(const config::JobCommandLine& line, const std::optional<std::
           .data = std::move(data),
           .context = std::move(context),
           .draft = std::move(draft)};
+}
+
+std::optional<at::ScalarType> computes_as_trained(const OpenedJob& job) {
+  const Options train = job.job.object("train");
+  training::choose_kernels(train);
+  if (train.flag("channels_last")) training::lay_out_channels_last(job.model());
+  return training::autocast_dtype(training::read_step_options(train).precision);
 }
 
 }  // namespace ddprun::commands

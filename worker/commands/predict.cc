@@ -7,6 +7,7 @@
 #include "worker/commands/predict_inputs.h"
 #include "worker/tasks/sample_text.h"
 #include "worker/training/observers/text.h"
+#include <ddprun/autocast.h>
 #include <ddprun/exception.h>
 
 #include <ATen/ATen.h>
@@ -128,6 +129,7 @@ int run_predict(const config::JobCommandLine& line) {
   load_chosen_weights(job.model(), job.job, checkpoint, which);
   job.model().eval();
   const at::NoGradGuard no_grad;
+  const std::optional<at::ScalarType> autocast = computes_as_trained(job);
   if (job.shape().unit == "tokens") return continue_texts(job, line);
 
   int exit_code = exit_code::kOk;
@@ -135,7 +137,9 @@ int run_predict(const config::JobCommandLine& line) {
     try {
       // A file of rows at once: a table is small, and an image alone.
       const Inputs inputs = read_inputs(job, line.words[i]);
-      const at::Tensor outputs = job.model().forward(inputs.samples.to(job.context.device()));
+      std::optional<AutocastGuard> guard;
+      if (autocast) guard.emplace(job.context.device().type(), autocast);
+      const at::Tensor outputs = job.model().forward(inputs.samples.to(job.context.device())).to(at::kFloat);
       for (std::size_t row = 0; row < inputs.names.size(); ++row) {
         const Answer answer(outputs[static_cast<std::int64_t>(row)], job.shape(), top);
         print(line.has("json") ? in_one_line(answer.in_json(inputs.names[row]))
