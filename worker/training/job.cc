@@ -346,6 +346,7 @@ class Job {
 
   /// What was made of the file that /model/weights names.
   [[nodiscard]] std::vector<std::string> words_on_weights(const Draft& draft) const {
+    if (draft.foreign_prefix.empty() && !draft.begins_with_average) return {};
     const std::string file = shown_path(job_.object("model").text("weights"), working_directory_);
     std::vector<std::string> words;
     if (!draft.foreign_prefix.empty()) {

@@ -391,6 +391,21 @@ class OutputFolders(JobTest):
         self.run_job(job, "/train/epochs=1")
         self.assertEqual(job.read_text(), before)
 
+    def test_a_job_file_of_a_person_in_the_output_folder_of_another_one_stays_as_well(self):
+        (self.folder / "out").mkdir()
+        mine = self.folder / "out/job.json"
+        mine.write_text("// my own\n" + self.job_file().read_text())
+        before = mine.read_text()
+        done = self.run_job(self.job_file({"output_dir": "out"}, name="other.json"), "/train/epochs=1")
+        self.assertEqual(mine.read_text(), before)
+        self.assertIn("out/job.json is not ddprun's, and stays; the merged job file is not written", done.stderr)
+
+    def test_a_merged_job_file_is_that_of_the_last_start(self):
+        job = self.job_file({"output_dir": "out"}, name="other.json")
+        for epochs in (1, 2):
+            self.run_job(job, f"/train/epochs={epochs}")
+            self.assertEqual(json.loads((self.folder / "out/job.json").read_text())["train"]["epochs"], epochs)
+
     def endless_job(self):
         """One that holds its output folder until it is told to stop, and the words of whoever waits for it."""
         job = self.job_file({"train": {"epochs": 100000}, "checkpoint": {"every_epochs": 0}})

@@ -7,13 +7,16 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 #include <sys/file.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <string_view>
 #include <system_error>
 #include <thread>
@@ -117,6 +120,17 @@ Result<UniqueFd> hold_checkpoints(const std::string& output, const FolderPatienc
   return held;
 }
 
+/// Whether write_merged_job wrote it: nobody else gives every section, in this layout.
+bool is_merged_job(const std::string& path) {
+  std::ifstream file(path);
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  const auto job = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!job.is_object()) return text.empty();
+  const auto sections = {"checkpoint", "data", "log", "model", "optimizer", "schedule", "train"};
+  return text == job.dump(2) + "\n" &&
+         std::all_of(sections.begin(), sections.end(), [&](const char* name) { return job.contains(name); });
+}
+
 }  // namespace
 
 Result<OutputFolder> OutputFolder::open(const std::string& path, const FolderPatience& patience) {
@@ -142,16 +156,17 @@ Result<OutputFolder> OutputFolder::open(const std::string& path, const FolderPat
   return folder;
 }
 
-Result<void> write_merged_job(const std::string& folder, const std::string& job_path,
+Result<bool> write_merged_job(const std::string& folder, const std::string& job_path,
                               const std::string& merged_job) {
   const std::string path = folder + "/job.json";
   std::error_code error;
-  if (fs::equivalent(path, job_path, error)) return ok();
+  if (fs::equivalent(path, job_path, error)) return true;
+  if (fs::exists(path, error) && !is_merged_job(path)) return false;
   std::ofstream file(path);
   file << merged_job << "\n";
   file.flush();
   if (!file) return os_error("cannot write " + path, errno);
-  return ok();
+  return true;
 }
 
 }  // namespace ddprun::training

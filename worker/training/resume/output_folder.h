@@ -44,9 +44,10 @@ class OutputFolder {
   UniqueFd lock_, lock_of_checkpoints_;
 };
 
-/// Writes the merged job file as job.json, unless that is the job file itself, `job_path`, which is a person's.
+/// Writes the merged job file as job.json, unless that is the job file itself, `job_path`, or another one of a person.
+/// Returns false where the latter stays in its place.
 /// Errors  kOs: it cannot be written.
-Result<void> write_merged_job(const std::string& folder, const std::string& job_path,
+Result<bool> write_merged_job(const std::string& folder, const std::string& job_path,
                               const std::string& merged_job);
 
 }  // namespace ddprun::training
