@@ -16,7 +16,8 @@
 #include <cerrno>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
+#include <span>
+#include <sstream>
 #include <string_view>
 #include <system_error>
 #include <thread>
@@ -122,8 +123,9 @@ Result<UniqueFd> hold_checkpoints(const std::string& output, const FolderPatienc
 
 /// Whether write_merged_job wrote it: nobody else gives every section, in this layout.
 bool is_merged_job(const std::string& path) {
-  std::ifstream file(path);
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  std::ostringstream read;
+  read << std::ifstream(path).rdbuf();
+  const std::string text = read.str();
   const auto job = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!job.is_object()) return text.empty();
   const auto sections = {"checkpoint", "data", "log", "model", "optimizer", "schedule", "train"};
@@ -161,11 +163,14 @@ Result<bool> write_merged_job(const std::string& folder, const std::string& job_
   const std::string path = folder + "/job.json";
   std::error_code error;
   if (fs::equivalent(path, job_path, error)) return true;
-  if (fs::exists(path, error) && !is_merged_job(path)) return false;
-  std::ofstream file(path);
-  file << merged_job << "\n";
-  file.flush();
-  if (!file) return os_error("cannot write " + path, errno);
+  if (fs::is_regular_file(path, error) && !is_merged_job(path)) return false;
+  // Whole or not at all: a part of one would pass for a person's.
+  runtime::remove_leftovers_of(path);
+  Result<runtime::AtomicFile> file = runtime::AtomicFile::create(path);
+  if (!file) return file.error();
+  const std::string text = merged_job + "\n";
+  if (Result<void> written = file->write(std::as_bytes(std::span(text))); !written) return written.error();
+  if (Result<void> done = file->commit(); !done) return done.error();
   return true;
 }
 
