@@ -82,6 +82,11 @@ def needed_glibc(file):
     return max(glibc, with_cpp)
 
 
+def read_job(path):
+    """A job file whose comments have lines of their own, as those of configs/ do."""
+    return json.loads(re.sub(r"^\s*//.*", "", path.read_text(), flags=re.MULTILINE))
+
+
 def gather(prefix, patchelf, stage):
     """The folder ddprun_worker as it is to lie in site-packages. Returns the glibc that it needs, 35 for 2.35, and the licences of
     what was borrowed."""
@@ -113,7 +118,7 @@ def gather(prefix, patchelf, stage):
         shutil.copy(module, stage)
     example = stage / "example"
     shutil.copytree(ROOT / "configs/data/mnist-subset", example / "data/mnist-subset")
-    job = json.loads((ROOT / "configs/quickstart.json").read_text())
+    job = read_job(ROOT / "configs/quickstart.json")
     for key in ("$schema", "output_dir"):
         del job[key]
     (example / "digits.json").write_text(json.dumps(job | {"name": "digits"}, indent=2) + "\n")
