@@ -44,14 +44,15 @@ ordered_json start(const std::string& name) {
 }
 
 std::string head(const std::string& path) {
+  const std::string validate = "ddprun validate " + path;
+  const std::string train = "ddprun --nproc-per-node 2 " + path;
   return fmt::format(
       "// A job file of ddprun: JSON, and comments like this one.\n"
-      "//   ddprun validate {0}                 what would be trained\n"
-      "//   ddprun --nproc-per-node 2 {0}       trains it on two ranks\n"
-      "//   ddprun list models                  what else there is: data, tasks, transforms, optimizers, "
-      "schedules\n"
+      "//   {0:<{3}}   what would be trained\n"
+      "//   {1:<{3}}   trains it on two ranks\n"
+      "//   {2:<{3}}   what else there is: data, tasks, transforms, optimizers, schedules\n"
       "// Keys that are not set have their defaults.\n",
-      path);
+      validate, train, "ddprun list models", train.size());
 }
 
 /// The words of `text` in lines that begin with "//".

@@ -2,6 +2,7 @@
 """`ddprun predict` of images, rows and texts, held against Python's own computation, and `ddprun init`."""
 
 import json
+import re
 import struct
 import unittest
 import zlib
@@ -154,6 +155,9 @@ class Beginnings(CommandTest):
         text = (self.folder / "mine.json").read_text()
         self.assertIn("// Passes over the training data.", text)
         self.assertLessEqual(max(map(len, text.splitlines())), 110)
+        commands = [line for line in text.splitlines() if line.startswith("//   ")]
+        self.assertEqual({re.match(r"//   \S+( \S+)* {3,}", line).end() for line in commands},
+                         {len("//   ddprun --nproc-per-node 2 mine.json   ")})
         self.assertIn("mine.json is valid", self.ddprun("validate", "mine.json").stdout)
         self.train("/train/max_steps=2", "/schedule/warmup_steps=1", job="mine.json")
         self.assertTrue((self.folder / "runs/mine/checkpoints").is_dir())
