@@ -26,7 +26,11 @@ def main():
         print(worker.cmake_dir())
         return
     os.environ.setdefault("PYTHON_EXEC", sys.executable)
-    program = find_binary()
+    try:
+        program = find_binary()
+    except FileNotFoundError as error:
+        print(f"ddprun: {error}", file=sys.stderr)
+        sys.exit(127)
     os.execv(program, [program, *sys.argv[1:]])
 
 

@@ -108,6 +108,13 @@ class Wheel(unittest.TestCase):
         (self.folder / "away").rename(self.ddprun)
         self.assertIn(f"FileNotFoundError: the program ddprun is in none of {self.venv}/bin, ", found.stderr)
 
+    def test_the_package_says_in_one_sentence_that_the_program_is_not_there(self):
+        self.ddprun.rename(self.folder / "away")
+        done = run(self.python, "-m", "ddprun", self.script)
+        (self.folder / "away").rename(self.ddprun)
+        self.assertEqual((done.returncode, done.stdout), (127, ""))
+        self.assertRegex(done.stderr, rf"^ddprun: the program ddprun is in none of {self.venv}/bin, .* brings it back\n$")
+
     def test_a_job_file_is_refused_with_where_its_worker_is_to_be_had(self):
         job = self.folder / "job.json"
         job.write_text("{}")
