@@ -82,7 +82,7 @@ def launcher_page(program, text, version):
             page += [f".SH {roff(title.split(':')[0]).upper()}"]
             for words, meaning in entries(lines):
                 page += item(words, meaning)
-    return page + [".SH SEE ALSO", ".BR ddprun\\-job (5)"]
+    return page + [".SH SEE ALSO", ".BR ddprun\\-worker (1), ddprun\\-job (5)"]
 
 
 def keys(schema, pointer=""):
@@ -102,7 +102,7 @@ def job_page(version):
     page += [".SH DESCRIPTION", roff(schema["description"]), ".SH KEYS"]
     for pointer, meaning in keys(schema):
         page += item(pointer, meaning)
-    return page + [".SH SEE ALSO", ".BR ddprun (1)"]
+    return page + [".SH SEE ALSO", ".BR ddprun (1), ddprun\\-worker (1)"]
 
 
 def worker_page(program, text, version):

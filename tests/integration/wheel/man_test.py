@@ -58,6 +58,12 @@ class Man(unittest.TestCase):
         is_there = (pathlib.Path(PROGRAM).parent / "ddprun-worker").exists()
         self.assertEqual("ddprun-worker.1" in [page.name for page in self.pages], is_there)
 
+    def test_each_page_names_the_others(self):
+        for page in self.pages:
+            others = {"ddprun.1", "ddprun-worker.1", "ddprun-job.5"} - {page.name}
+            named = set(".".join(found) for found in re.findall(r"(ddprun[\w-]*) \((\d)\)", read(page).split(".SH SEE ALSO")[1]))
+            self.assertEqual(named, others, page.name)
+
     def test_roff_has_nothing_to_say_about_them(self):
         if shutil.which("groff") is None:
             self.skipTest("groff is not installed")
