@@ -41,8 +41,9 @@ Window middle(Size image, Range ratio) {
   const double own = static_cast<double>(image.width) / static_cast<double>(image.height);
   const auto least = static_cast<double>(ratio.from);
   const auto most = static_cast<double>(ratio.to);
-  if (own < least) size.height = rounded(static_cast<double>(image.width) / least);
-  if (own > most) size.width = rounded(static_cast<double>(image.height) * most);
+  const auto side = [](double pixels) { return std::max<std::int64_t>(1, rounded(pixels)); };
+  if (own < least) size.height = side(static_cast<double>(image.width) / least);
+  if (own > most) size.width = side(static_cast<double>(image.height) * most);
   return {(image.height - size.height) / 2, (image.width - size.width) / 2, size.height, size.width};
 }
 

@@ -27,7 +27,7 @@ struct ResizedCropOptions {
   Range area{0.08F, 1.0F};                ///< share of the image's area
   Range ratio{3.0F / 4.0F, 4.0F / 3.0F};  ///< width by height
 };
-/// Ten tries for a window within the image, then the middle of it, cut to the bounds of the ratio.
+/// Ten tries for a window within the image, then the middle of it, cut to the bounds of the ratio: a pixel at least.
 Window draw_resized_crop(Size image, const ResizedCropOptions& options, Random& random);
 
 struct ColorJitterOptions {

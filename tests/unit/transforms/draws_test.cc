@@ -30,6 +30,12 @@ TEST_CASE("an image too narrow for the ratio gives its middle, cut to the ratio"
   CHECK(draw_resized_crop({3, 100}, {.area = {1, 1}}, random) == Window{0, 48, 3, 4});
 }
 
+TEST_CASE("an image too thin for even one pixel at the ratio gives a pixel of its middle") {
+  Random random = random_of(0);
+  CHECK(draw_resized_crop({300, 1}, {.ratio = {3, 4}}, random) == Window{149, 0, 1, 1});
+  CHECK(draw_resized_crop({1, 300}, {.ratio = {0.25F, 0.3F}}, random) == Window{0, 149, 1, 1});
+}
+
 TEST_CASE("a crop with padding reaches every place") {
   bool reaches_start = false;
   bool reaches_end = false;
