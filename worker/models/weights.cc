@@ -19,8 +19,6 @@
 namespace ddprun::models {
 namespace {
 
-constexpr std::size_t kMaxShown = 12;
-
 bool matches(const std::string& pattern, const std::string& name) {
   return fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
 }
@@ -32,13 +30,6 @@ bool matches_any(const std::vector<std::string>& patterns, const std::string& na
 
 std::string shape_words(const at::Tensor& tensor) {
   return fmt::format("{} [{}]", at::toString(tensor.scalar_type()), fmt::join(tensor.sizes(), ", "));
-}
-
-std::string listed(const std::vector<std::string>& problems) {
-  const auto shown = static_cast<std::ptrdiff_t>(std::min(problems.size(), kMaxShown));
-  std::string text = fmt::format("{}", fmt::join(problems.begin(), problems.begin() + shown, "; "));
-  if (problems.size() > kMaxShown) text += fmt::format("; and {} more", problems.size() - kMaxShown);
-  return text;
 }
 
 // "" where `theirs` can be copied into `mine`. Another floating type can: copying converts it.
@@ -104,7 +95,7 @@ class WeightsPlan {
       throw Exception(ErrorCode::kConfig,
                       fmt::format("the weights do not fit the model: {}; take weights of this model, or let "
                                   "these names differ",
-                                  listed(problems_)));
+                                  fmt::join(problems_, "; ")));
     }
     const at::NoGradGuard no_grad;
     for (auto& [mine, theirs] : copies_) mine.copy_(theirs);

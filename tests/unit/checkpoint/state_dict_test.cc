@@ -58,3 +58,15 @@ TEST_CASE("a state_dict of another model is refused with every difference, and n
       "Float [3]; norm.running_var is Float [5], this model has Float [3]; extra is not in this model");
   CHECK(at::equal(net.first->weight, before));
 }
+
+TEST_CASE("a state_dict of another model is refused with its names, however many they are") {
+  Net net;
+  PtDict state = state_dict(net);
+  std::string all = "the weights are of another model: ";
+  for (int i = 10; i < 50; ++i) {
+    const std::string name = "extra." + std::to_string(i);
+    state.set(name, at::zeros({1}));
+    all += (i > 10 ? "; " : "") + name + " is not in this model";
+  }
+  CHECK_THROWS_WITH(load_state_dict(net, state), all);
+}

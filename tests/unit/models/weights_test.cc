@@ -63,6 +63,20 @@ TEST_CASE("every name that is missing, too many or misshapen is listed, and noth
   CHECK(is_same(before, state_dict(*model), "conv2.weight"));
 }
 
+TEST_CASE("the names that do not fit are listed, however many they are") {
+  const auto model = make_lenet(10);
+  PtDict weights = copy_of(*model);
+  std::string all;
+  for (int i = 10; i < 50; ++i) {
+    const std::string name = "extra." + std::to_string(i);
+    weights.set(name, at::zeros({1}));
+    all += name + " is not in this model; ";
+  }
+  CHECK_THROWS_MATCHES(load_weights(*model, weights, {}), Exception,
+                       Message("the weights do not fit the model: " + all +
+                               "take weights of this model, or let these names differ"));
+}
+
 TEST_CASE("what may differ keeps its own values, and is told") {
   const auto model = make_lenet(10);
   const PtDict before = copy_of(*model);

@@ -3,7 +3,6 @@
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <map>
 
 namespace ddprun {
@@ -20,17 +19,6 @@ void collect(const torch::nn::Module& module, const std::string& prefix, PtDict&
 
 std::string describe(const at::Tensor& tensor) {
   return fmt::format("{} [{}]", at::toString(tensor.scalar_type()), fmt::join(tensor.sizes(), ", "));
-}
-
-constexpr std::size_t kMaxProblems = 8;
-
-[[noreturn]] void refuse(const std::vector<std::string>& problems) {
-  const std::size_t shown = std::min(problems.size(), kMaxProblems);
-  std::string text =
-      fmt::format("the weights are of another model: {}",
-                  fmt::join(problems.begin(), problems.begin() + static_cast<std::ptrdiff_t>(shown), "; "));
-  if (shown < problems.size()) text += fmt::format("; and {} more", problems.size() - shown);
-  throw Exception(ErrorCode::kConfig, text);
 }
 
 }  // namespace
@@ -66,7 +54,10 @@ void load_state_dict(torch::nn::Module& module, const PtDict& state) {
     }
   }
   for (const auto& [name, value] : given) problems.push_back(fmt::format("{} is not in this model", name));
-  if (!problems.empty()) refuse(problems);
+  if (!problems.empty()) {
+    throw Exception(ErrorCode::kConfig,
+                    fmt::format("the weights are of another model: {}", fmt::join(problems, "; ")));
+  }
 
   const at::NoGradGuard no_grad;
   for (const auto& [key, value] : own.entries) {
