@@ -46,6 +46,18 @@ class Settings {
   std::vector<std::string> settings_;
 };
 
+bool reduces_at_epochs(const json& schedule) {
+  return schedule.at("type") == "multi_step" || schedule.at("type") == "step";
+}
+
+/// With one reduction, which comes before the steps are over however large the data is.
+json reduced_at_once(json schedule) {
+  schedule["type"] = "multi_step";
+  schedule["milestones"] = json::array({1e-9});
+  schedule.erase("step_epochs");
+  return schedule;
+}
+
 }  // namespace
 
 SmallJob make_small(const json& job, int processes) {
@@ -65,14 +77,14 @@ SmallJob make_small(const json& job, int processes) {
   small.set("/train/eval_every_epochs", std::min<std::int64_t>(small.value("/train/eval_every_epochs"), 1));
   small.set_at_most("/data/train_samples", samples.train);
   small.set_at_most("/data/test_samples", samples.held_out);
+  if (reduces_at_epochs(job.at("schedule")))
+    small.add("/schedule=" + reduced_at_once(job.at("schedule")).dump());
   small.set("/schedule/warmup_steps", std::min<std::int64_t>(small.value("/schedule/warmup_steps"), 1));
   small.set("/train/epochs", kSteps);
   small.set("/train/max_steps", kSteps);
   small.set("/checkpoint/every_epochs", 1);
   small.set("/checkpoint/every_steps", kStepsPerEpoch);
   small.set("/checkpoint/keep", kSteps);
-  if (job.at("schedule").at("type") == "multi_step") small.add("/schedule/milestones=[1]");
-  if (job.at("schedule").at("type") == "step") small.add("/schedule/step_epochs=1");
   if (small.value("/early_stopping/patience") > 0) small.set("/early_stopping/patience", 1'000'000);
   if (small.value("/divergence_check") > 0) small.set("/divergence_check", 2);
   small.set_at_most("/log/every_steps", 1);

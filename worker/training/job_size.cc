@@ -10,12 +10,54 @@
 
 #include <algorithm>
 #include <memory>
+#include <string>
 #include <vector>
 
 namespace ddprun::training {
 namespace {
 
 std::int64_t divided_up(std::int64_t whole, std::int64_t part) { return (whole + part - 1) / part; }
+
+std::vector<Reduction> read_reductions(const Options& schedule) {
+  const std::string type = schedule.text("type");
+  std::vector<Reduction> reductions;
+  if (type == "step")
+    reductions.push_back({"/schedule/step_epochs", static_cast<double>(schedule.integer("step_epochs"))});
+  if (type != "multi_step") return reductions;
+  for (const double milestone : schedule.numbers("milestones"))
+    reductions.push_back({fmt::format("/schedule/milestones/{}", reductions.size()), milestone});
+  return reductions;
+}
+
+/// How many epochs a job has behind it when it goes `steps` on from `position`, and is not complete before.
+double epochs_after(std::int64_t steps, const Position& position, const JobSize& size) {
+  const std::int64_t rest = std::max<std::int64_t>(0, size.length.epoch_samples - position.samples_seen);
+  const std::int64_t rest_steps = divided_up(rest, size.world.global_batch);
+  Position end = position;
+  if (steps < rest_steps) {
+    end.samples_seen += steps * size.world.global_batch;
+  } else {
+    end.epoch += 1 + (steps - rest_steps) / size.steps_per_epoch;
+    end.samples_seen = (steps - rest_steps) % size.steps_per_epoch * size.world.global_batch;
+  }
+  return progress_of(end, size.length).epochs;
+}
+
+// A reduction after the end is a schedule for another job.
+void check_reductions(std::int64_t steps, const Position& position, const JobSize& size) {
+  const double end = epochs_after(steps, position, size);
+  for (const Reduction& reduction : size.reductions) {
+    if (reduction.epochs < end) continue;
+    throw Exception(
+        ErrorCode::kConfig,
+        fmt::format(
+            "{}: is never reached: the rate is reduced {} epochs in, and the job ends "
+            "after {:.6g}, with step {} (/train/epochs is {}, /train/max_steps {}, and an epoch has {} "
+            "steps in this world of {} rank{}); reduce it earlier, or train longer",
+            reduction.key, reduction.epochs, end, position.step + steps, size.length.epochs,
+            size.length.max_steps, size.steps_per_epoch, size.world.ranks, size.world.ranks == 1 ? "" : "s"));
+  }
+}
 
 }  // namespace
 
@@ -33,7 +75,9 @@ LoopOptions read_loop_options(const Options& job) {
   options.checkpoint_every_epochs = checkpoint.integer("every_epochs");
   options.checkpoint_every_steps = checkpoint.integer("every_steps");
   options.memory_every_steps = checkpoint.integer("memory_every_steps");
-  options.warmup_steps = job.object("schedule").integer("warmup_steps");
+  const Options schedule = job.object("schedule");
+  options.warmup_steps = schedule.integer("warmup_steps");
+  options.reductions = read_reductions(schedule);
   options.log_every_steps = job.object("log").integer("every_steps");
   options.divergence_check = job.integer("divergence_check");
   options.drop_last = train.flag("drop_last");
@@ -90,7 +134,8 @@ JobSize size_of_job(const LoopOptions& options, std::int64_t train_samples, int 
                      .patience = options.patience,
                      .epoch_samples = epoch_samples},
           .steps_per_epoch = divided_up(divided_up(per_rank, options.batch_size), options.accumulation),
-          .last_batch = (per_rank - 1) % options.batch_size + 1};
+          .last_batch = (per_rank - 1) % options.batch_size + 1,
+          .reductions = options.reductions};
 }
 
 std::int64_t last_due_checkpoint(const LoopOptions& options, const Position& position, const JobSize& size) {
@@ -139,16 +184,19 @@ std::int64_t steps_left(const Position& position, const JobSize& size) {
   return std::max<std::int64_t>(0, steps);
 }
 
-// A warm-up that is longer than the job leaves it without its learning rate.
 void check_warmup(std::int64_t warmup_steps, const Position& position, const JobSize& size) {
-  if (position.step >= warmup_steps) return;
   const std::int64_t left = steps_left(position, size);
   const std::int64_t steps = position.step + left;
-  if (warmup_steps < steps || left == 0) return;
-  throw Exception(ErrorCode::kConfig,
-                  fmt::format("/schedule/warmup_steps: the warm-up of {} steps is not over when the job ends "
-                              "after {} ({} epochs in this world of {} ranks); shorten it, or train longer",
-                              warmup_steps, steps, size.length.epochs, size.world.ranks));
+  if (left == 0) return;
+  // A warm-up that is longer than the job leaves it without its learning rate.
+  if (position.step < warmup_steps && warmup_steps >= steps) {
+    throw Exception(
+        ErrorCode::kConfig,
+        fmt::format("/schedule/warmup_steps: the warm-up of {} steps is not over when the job ends "
+                    "after {} ({} epochs in this world of {} ranks); shorten it, or train longer",
+                    warmup_steps, steps, size.length.epochs, size.world.ranks));
+  }
+  check_reductions(left, position, size);
 }
 
 }  // namespace ddprun::training

@@ -6,8 +6,15 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace ddprun::training {
+
+/// Where a schedule reduces the rate: `key` of the job file says so.
+struct Reduction {
+  std::string key;
+  double epochs = 0;  ///< since the beginning of the job
+};
 
 /// What the loop takes from the job file.
 struct LoopOptions {
@@ -16,6 +23,7 @@ struct LoopOptions {
   std::int64_t eval_every_epochs = 1, checkpoint_every_epochs = 1, checkpoint_every_steps = 0,
                memory_every_steps = 0;
   std::int64_t log_every_steps = 50, divergence_check = 0, warmup_steps = 0;
+  std::vector<Reduction> reductions;  ///< multi_step's, and the first of step's
   bool drop_last = false;        ///< of the sampler
   bool drop_last_batch = false;  ///< of the loader
   bool broadcast_buffers = true;
@@ -39,6 +47,7 @@ struct JobSize {
   JobLength length;
   std::int64_t steps_per_epoch = 0;
   std::int64_t last_batch = 0;  ///< samples of a rank in the last batch of an epoch
+  std::vector<Reduction> reductions;
 };
 /// Errors  Exception kConfig: not every rank gets a sample.
 JobSize size_of_job(const LoopOptions& options, std::int64_t train_samples, int ranks);
@@ -50,7 +59,8 @@ std::int64_t last_due_checkpoint(const LoopOptions& options, const Position& pos
 /// Optimizer steps until a job that is at `position` is complete, without early stopping. Pure.
 std::int64_t steps_left(const Position& position, const JobSize& size);
 
-/// Errors  Exception kConfig: from `position` on, a job of that size ends before its warm-up is over.
+/// Errors  Exception kConfig: from `position` on, a job of that size ends before its warm-up is over, or before one of
+///         its reductions. A complete one is not refused.
 void check_warmup(std::int64_t warmup_steps, const Position& position, const JobSize& size);
 
 /// Errors  Exception kConfig: the last batch of an epoch is one sample, and the job's model, which normalizes batches,

@@ -119,6 +119,7 @@ class WellJobs(SmokeTest):
                        evaluate={"more": {"type": "synthetic"}})
         self.check_well(self.smoke())
         self.write_job(model={"type": "mlp", "hidden": [4]}, data={"type": "npy", "path": "nowhere"},
+                       train={"epochs": 100}, schedule={"type": "step", "step_epochs": 40, "gamma": 0.5},
                        evaluate={"more": {"type": "npy", "path": "nowhere, either"}})
         lines = self.smoke()
         self.assertEqual([verdict for verdict, _ in self.verdicts(lines)], ["ok"] * 12, "\n".join(lines))

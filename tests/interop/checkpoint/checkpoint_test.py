@@ -261,7 +261,8 @@ WAYS = {
     "plain": {},
     "schedule": {"schedule": {"type": "cosine", "warmup_steps": 2, "final_factor": 0.1}},
     "in the warm-up": {"schedule": {"type": "linear", "warmup_steps": 6}},
-    "scaler and schedule": {"train": {"precision": "fp16"}, "schedule": {"type": "step", "gamma": 0.5, "warmup_steps": 2}},
+    "scaler and schedule": {"train": {"precision": "fp16"},
+                            "schedule": {"type": "multi_step", "milestones": [0.27], "gamma": 0.5, "warmup_steps": 2}},
 }
 
 

@@ -21,7 +21,7 @@ CASES = {
     "accumulation, and an epoch whose last step has fewer batches": {"train": {"accumulation_steps": 3, "batch_size": 16}},
     "clipped by norm, warm-up, cosine": {"train": {"clip_grad_norm": 0.5}, "schedule": {"type": "cosine", "warmup_steps": 4}},
     "clipped by value, milestones": {"train": {"clip_grad_value": 0.01},
-                                     "schedule": {"type": "multi_step", "milestones": [0.5, 1], "gamma": 0.3}},
+                                     "schedule": {"type": "multi_step", "milestones": [0.5, 0.9], "gamma": 0.3}},
     "average of the weights, linear": {"train": {"ema_decay": 0.9}, "schedule": {"type": "linear", "final_factor": 0.1}},
     "AdamW without decay on biases, smoothed labels": {
         "model": {"type": "mnist_cnn"}, "task": {"label_smoothing": 0.1},

@@ -4,6 +4,13 @@
 #include "worker/training/job_size.h"
 #include <ddprun/exception.h>
 
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <string>
+#include <utility>
+#include <vector>
+
 using namespace ddprun;
 using namespace ddprun::training;
 
@@ -138,4 +145,58 @@ TEST_CASE(
   options.max_steps = 25;
   CHECK_NOTHROW(check(24, {}));
   CHECK_THROWS_WITH(check(25, {}), Catch::Matchers::Contains("the job ends after 25 "));
+}
+
+TEST_CASE("a reduction is refused when the steps of a job end before it, with the numbers") {
+  LoopOptions options;
+  options.epochs = 10;
+  options.batch_size = 2;
+  options.max_steps = 5;
+  const auto check = [&](std::vector<Reduction> reductions, const Position& position) {
+    options.reductions = std::move(reductions);
+    check_warmup(options.warmup_steps, position, size_of_job(options, 64, 2));
+  };
+  // 16 steps an epoch.
+  const std::vector<Reduction> milestones{{"/schedule/milestones/0", 0.25}, {"/schedule/milestones/1", 9}};
+  CHECK_THROWS_WITH(check(milestones, {}),
+                    "/schedule/milestones/1: is never reached: the rate is reduced 9 epochs in, and the job "
+                    "ends after 0.3125, "
+                    "with step 5 (/train/epochs is 10, /train/max_steps 5, and an epoch has 16 steps in this "
+                    "world of 2 ranks); "
+                    "reduce it earlier, or train longer");
+  CHECK_NOTHROW(check({{"/schedule/milestones/0", 0.3}}, {}));
+  CHECK_NOTHROW(check(milestones, {.step = 5, .samples_seen = 20}));
+  options.max_steps = 16;
+  CHECK_THROWS_WITH(check({{"/schedule/step_epochs", 1}}, {}),
+                    Catch::Matchers::Contains("the job ends after 1, with step 16 "));
+  options.max_steps = 17;
+  CHECK_NOTHROW(check({{"/schedule/step_epochs", 1}}, {}));
+  // What another world has made of the steps counts as it was: one epoch more here, after its rest of two steps.
+  options.max_steps = 118;
+  CHECK_NOTHROW(check({{"/schedule/milestones/0", 1.9}}, {.step = 100, .samples_seen = 56}));
+  CHECK_THROWS(check({{"/schedule/milestones/0", 2}}, {.step = 100, .samples_seen = 56}));
+  options.max_steps = 0;
+  CHECK_NOTHROW(check({{"/schedule/milestones/0", 9.9}}, {}));
+}
+
+TEST_CASE("the reductions of a job are its milestones, or the first of its steps") {
+  const auto read = [](const std::string& schedule) {
+    nlohmann::json job = nlohmann::json::parse(R"({"output_dir": "out", "seed": 0, "divergence_check": 0,
+      "train": {"epochs": 1, "max_steps": 0, "batch_size": 1, "accumulation_steps": 1, "eval_batch_size": 1,
+                "eval_every_epochs": 1, "drop_last": false},
+      "data": {"loader_threads": 1, "prefetch_batches": 1}, "log": {"every_steps": 1},
+      "checkpoint": {"every_epochs": 1, "every_steps": 0, "memory_every_steps": 0, "keep": 1, "best": 0,
+                     "on_write_error": "end", "best_by": "loss"},
+      "early_stopping": {"patience": 0, "metric": "loss", "min_delta": 0}})");
+    job["schedule"] = nlohmann::json::parse(schedule);
+    std::vector<std::string> words;
+    for (const Reduction& reduction : read_loop_options(Options(job.dump())).reductions)
+      words.push_back(fmt::format("{} {}", reduction.key, reduction.epochs));
+    return words;
+  };
+  using Words = std::vector<std::string>;
+  CHECK(read(R"({"type": "multi_step", "warmup_steps": 0, "milestones": [0.5, 9]})") ==
+        Words{"/schedule/milestones/0 0.5", "/schedule/milestones/1 9"});
+  CHECK(read(R"({"type": "step", "warmup_steps": 0, "step_epochs": 3})") == Words{"/schedule/step_epochs 3"});
+  CHECK(read(R"({"type": "cosine", "warmup_steps": 0})").empty());
 }
