@@ -109,10 +109,19 @@ DistributedSamplerOptions sampler_options(const LoopOptions& options, int ranks,
 }
 
 JobSize size_of_job(const LoopOptions& options, std::int64_t train_samples, int ranks) {
+  if (train_samples == 0)
+    throw Exception(ErrorCode::kConfig, "the training data has 0 samples; use more data");
+  if (train_samples < ranks) {
+    throw Exception(
+        ErrorCode::kConfig,
+        fmt::format("the training data has {} sample{}, and {} ranks need one each; use fewer ranks, or "
+                    "more data",
+                    train_samples, train_samples == 1 ? "" : "s", ranks));
+  }
   const std::int64_t dealt =
       DistributedSampler(train_samples, sampler_options(options, ranks, 0)).samples_per_rank();
   const std::int64_t per_rank = options.drop_last_batch ? dealt - dealt % options.batch_size : dealt;
-  if (per_rank == 0 && dealt > 0) {
+  if (per_rank == 0) {
     throw Exception(
         ErrorCode::kConfig,
         fmt::format("/train/drop_last_batch: a rank has {} samples, which are no whole batch of {}; use "
@@ -120,14 +129,6 @@ JobSize size_of_job(const LoopOptions& options, std::int64_t train_samples, int 
                     dealt, options.batch_size));
   }
   const std::int64_t epoch_samples = std::min(train_samples, per_rank * ranks);
-  if (epoch_samples == 0) {
-    throw Exception(
-        ErrorCode::kConfig,
-        fmt::format(
-            "the training data has {} samples{}; use {}", train_samples,
-            options.drop_last ? fmt::format(", and {} ranks with /train/drop_last need one each", ranks) : "",
-            options.drop_last ? "fewer ranks, or more data" : "more data"));
-  }
   return {.world = {.ranks = ranks, .global_batch = ranks * options.batch_size * options.accumulation},
           .length = {.epochs = options.epochs,
                      .max_steps = options.max_steps,

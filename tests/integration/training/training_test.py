@@ -612,10 +612,10 @@ class Data(JobTest):
         job = self.job_file({"data": {"type": "csv", "path": ".", "classes": 2}})
         self.assertIn("train.csv has no rows: expected a line of names, and numbers below", self.run_job(job, expect=78).stderr)
         (self.folder / "train.csv").write_text("x,y\n1,0\n2,1\n")
-        done = self.run_job(job, "/train/drop_last=true", ranks=3, expect=78)
-        self.assertIn("the training data has 2 samples, and 3 ranks with /train/drop_last need one each; use fewer ranks, or more data",
-                      done.stderr)
-        self.run_job(job, "/train/batch_size=64", ranks=3)  # fewer than a batch, and than ranks: some are repeated
+        for drop_last in ("false", "true"):
+            done = self.run_job(job, f"/train/drop_last={drop_last}", ranks=3, expect=78)
+            self.assertIn("the training data has 2 samples, and 3 ranks need one each; use fewer ranks, or more data", done.stderr)
+        self.run_job(job, "/train/batch_size=64", ranks=2)  # fewer than a batch
 
     def test_all_ranks_map_the_tokens_beside_a_text_if_they_may_be_kept(self):
         (self.folder / "text.txt").write_text("to be or not to be\n" * 200)

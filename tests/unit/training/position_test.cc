@@ -101,14 +101,19 @@ TEST_CASE("the last checkpoint was due after so many steps or at the end of an e
 }
 
 TEST_CASE("data that does not give each rank a sample is refused with the numbers") {
-  LoopOptions options;
-  CHECK(size_of_job(options, 1, 2).steps_per_epoch == 1);
-  CHECK_THROWS_WITH(size_of_job(options, 0, 2), "the training data has 0 samples; use more data");
-  options.drop_last = true;
-  CHECK_THROWS_WITH(
-      size_of_job(options, 1, 2),
-      "the training data has 1 samples, and 2 ranks with /train/drop_last need one each; use fewer "
-      "ranks, or more data");
+  for (const bool drop_last : {false, true}) {
+    LoopOptions options;
+    options.drop_last = drop_last;
+    CHECK_THROWS_WITH(size_of_job(options, 0, 2), "the training data has 0 samples; use more data");
+    CHECK_THROWS_WITH(
+        size_of_job(options, 1, 2),
+        "the training data has 1 sample, and 2 ranks need one each; use fewer ranks, or more data");
+    CHECK_THROWS_WITH(
+        size_of_job(options, 7, 8),
+        "the training data has 7 samples, and 8 ranks need one each; use fewer ranks, or more data");
+    // Less than one batch of all ranks together is enough.
+    CHECK(size_of_job(options, 8, 8).steps_per_epoch == 1);
+  }
 }
 
 TEST_CASE("without its last batch an epoch is as many whole ones, and there has to be one") {
