@@ -104,7 +104,7 @@ class Output(JobTest):
         job = self.job_file({"train": {"epochs": 20}, "log": {"progress": "auto"}})
         shown = self.shown_on_a_terminal([self.binaries / "ddprun-worker", job], 30, subprocess.PIPE)
         lines = re.split(r"\r\x1b\[K|\r\n", shown)
-        drawn = [text for text in lines if text.startswith("epoch")]
+        drawn = [text for text in lines if text.startswith("ep ")]
         self.assertTrue(drawn)
         self.assertTrue(all(len(text) <= 29 for text in drawn), drawn)
         self.assertEqual(lines[-1], "", "the last thing is to take it away")

@@ -28,7 +28,33 @@ TEST_CASE("a live line shows what is left of the job, and its learning rate, whe
   CHECK(format_live_line(live, 120) ==
         "epoch 2/5   37 %  step 30/79  loss 0.1235  9,812 images/s  2:05 left  rate 1.00e-03  GPU 71.0 GiB  "
         "1.5 GiB");
-  CHECK(format_live_line(live, 70) == "epoch 2/5   37 %  step 30/79  loss 0.1235  9,812 images/s  2:05 left");
+}
+
+TEST_CASE("a terminal of 80 columns has room for all of a live line, in shorter words") {
+  LiveLine live = kLive;
+  live.seconds_left = 125;
+  live.learning_rate = 0.001;
+  CHECK(format_live_line(live, 79) ==
+        "epoch 2/5  step 30/79  loss 0.1235  9,812 images/s  2:05 left  rate 1.00e-03");
+  live.memory_bytes = std::int64_t{3} << 29;
+  CHECK(format_live_line(live, 79) ==
+        "epoch 2/5  step 30/79  loss 0.1235  9,812/s  2:05 left  lr 1.00e-03  1.5 GiB");
+  live.gpu_bytes = std::int64_t{71} << 30;
+  CHECK(format_live_line(live, 79) ==
+        "ep 2/5 step 30/79 loss 0.1235 9,812/s 2:05 left lr 1.0e-03 GPU 71.0G 1.5G");
+  CHECK(format_live_line(live, 70) == "ep 2/5 step 30/79 loss 0.1235 9,812/s 2:05 left lr 1.0e-03 GPU 71.0G");
+}
+
+TEST_CASE("a long job's live line keeps the scarcer memory on 80 columns") {
+  LiveLine live{12, 90, 1234, 5004, 2.12345, 12812.4, "images"};
+  live.seconds_left = 43325;
+  live.learning_rate = 0.001;
+  live.memory_bytes = std::int64_t{23} << 29;
+  CHECK(format_live_line(live, 79) ==
+        "ep 12/90 step 1234/5004 loss 2.1235 12,812/s 12:02:05 left lr 1.0e-03 11.5G");
+  live.gpu_bytes = std::int64_t{71} << 30;
+  CHECK(format_live_line(live, 79) ==
+        "ep 12/90 step 1234/5004 loss 2.1235 12,812/s 12:02:05 left lr 1.0e-03 GPU 71.0G");
 }
 
 TEST_CASE("a loss that has grown beyond reading is short") {
@@ -38,9 +64,10 @@ TEST_CASE("a loss that has grown beyond reading is short") {
 }
 
 TEST_CASE("a narrow terminal loses the last parts of a progress line and never wraps") {
-  CHECK(format_live_line(kLive, 40) == "epoch 2/5   37 %  step 30/79");
-  CHECK(format_live_line(kLive, 10) == "epoch 2/5");
-  CHECK(format_live_line(kLive, 4) == "epoc");
+  CHECK(format_live_line(kLive, 40) == "ep 2/5 step 30/79 loss 0.1235 9,812/s");
+  CHECK(format_live_line(kLive, 30) == "ep 2/5 step 30/79 loss 0.1235");
+  CHECK(format_live_line(kLive, 10) == "ep 2/5");
+  CHECK(format_live_line(kLive, 4) == "ep 2");
   CHECK(format_live_line(kLive, 0).empty());
 }
 

@@ -22,7 +22,9 @@ struct LiveLine {
   std::optional<double> seconds_left;  ///< of the job, at this rate; without evaluations and checkpoints
 };
 
-/// One line of at most `columns` characters: parts that do not fit are left out, the last ones first.
+/// One line of at most `columns` characters. Where not all fits, the share of the epoch is left out first, then the
+/// words become shorter, and what does not fit even so is left out, the last part first: with large numbers, 79 columns
+/// have no room for the host's memory beside a GPU's.
 std::string format_live_line(const LiveLine& live, std::size_t columns);
 
 }  // namespace ddprun::training
