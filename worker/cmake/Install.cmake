@@ -9,6 +9,7 @@ if(TARGET ddprun_nccl)
   install(TARGETS ddprun_nccl LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 endif()
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/worker/include/ddprun DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(FILES ${PROJECT_BINARY_DIR}/include/ddprun/version.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/ddprun)
 # The one header of rendezvous/base that the public ones include, found beside them.
 install(FILES ${PROJECT_SOURCE_DIR}/rendezvous/base/error_code.h
         DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/ddprun/rendezvous/base)

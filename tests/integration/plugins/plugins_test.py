@@ -76,7 +76,7 @@ class Plugins(unittest.TestCase):
                 ("nowhere.so", "cannot be loaded: .*No such file"),
                 ("text.so", "cannot be loaded: .*(too short|invalid ELF header)"),
                 (PLUGINS / "libplugin_no_record.so", "is no plug-in of ddprun: it registers nothing"),
-                (PLUGINS / "libplugin_other_interface.so", "whose plug-in interface is 99, and this one's is 1; build it again"),
+                (PLUGINS / "libplugin_other_interface.so", "whose plug-in interface is 99, and this one's is 2; build it again"),
                 (PLUGINS / "libplugin_other_torch.so", r"was built against libtorch 1\.13\.1, and this ddprun against 2\."),
                 (PLUGINS / "libplugin_undefined.so", r"it needs elsewhere::missing\(int\), which neither ddprun nor libtorch"),
                 (PLUGINS / "libplugin_taken_name.so", "there are two entries of the name mlp for a model")):

@@ -6,7 +6,10 @@
 #include "tests/unit/checkpoint/temporary_folder.h"
 #include "worker/commands/smoke_data.h"
 #include "worker/training/batches/training_batches.h"
+#include "worker/training/parts/plugins.h"
+#include <ddprun/trainer/plugin_record.h>
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 #include <torch/script.h>
 #include <torch/torch.h>
@@ -226,4 +229,40 @@ TEST_CASE("what is mixed are the batches of classification alone") {
   CHECK_THROWS_WITH(
       batches_of("regression", 1),
       "/train/cutmix_alpha: mixes the labels of classification, and the task is regression; remove it");
+}
+
+TEST_CASE("a plug-in that was built with something else is refused with what both were built with") {
+  const plugin::Record own = DDPRUN_PLUGIN_RECORD(nullptr);
+  CHECK(plugin_misfit(own).empty());
+  const auto with = [&](const auto& change) {
+    plugin::Record record = own;
+    change(record);
+    return plugin_misfit(record);
+  };
+  CHECK(with([](plugin::Record& record) { record.torch_version = "1.13.1"; }) ==
+        fmt::format("was built against libtorch 1.13.1, and this ddprun against {}; build it again",
+                    TORCH_VERSION));
+  CHECK(with([](plugin::Record& record) { record.ddprun_version = "0.0.9"; }) ==
+        fmt::format("was built against ddprun 0.0.9, and this one is {}; build it again", DDPRUN_VERSION));
+  CHECK(with([](plugin::Record& record) { record.cxx11_abi = 0; }) ==
+        "was built with _GLIBCXX_USE_CXX11_ABI=0, and this ddprun with 1; build it with the same");
+  CHECK(with([](plugin::Record& record) { record.compiler_abi = 102; }) ==
+        fmt::format("was built with __GXX_ABI_VERSION=102, and this ddprun with {}; build it with the same",
+                    __GXX_ABI_VERSION));
+  CHECK(with([](plugin::Record& record) { record.glibcxx_debug = 1 - record.glibcxx_debug; }) ==
+        fmt::format("was built with _GLIBCXX_DEBUG={}, and this ddprun with {}; build it with the same",
+                    1 - own.glibcxx_debug, own.glibcxx_debug));
+}
+
+TEST_CASE("a plug-in of another compiler with the same major ABI fits") {
+  plugin::Record record = DDPRUN_PLUGIN_RECORD(nullptr);
+  record.compiler_abi = 1002;  // Clang's
+  CHECK(plugin_misfit(record).empty());
+}
+
+TEST_CASE("of a plug-in with another interface nothing else is read") {
+  plugin::Record record{};
+  record.interface = 1;
+  CHECK(plugin_misfit(record) ==
+        "was built against a ddprun whose plug-in interface is 1, and this one's is 2; build it again");
 }

@@ -69,24 +69,6 @@ const plugin::Record& open(const std::string& path) {
   return *record();
 }
 
-void check(const std::string& path, const plugin::Record& record) {
-  if (record.interface != plugin::kInterface) {
-    refuse(path,
-           fmt::format("was built against a ddprun whose plug-in interface is {}, and this one's is {}; "
-                       "build it again",
-                       record.interface, plugin::kInterface));
-  }
-  if (std::string_view(record.torch_version) != TORCH_VERSION) {
-    refuse(path, fmt::format("was built against libtorch {}, and this ddprun against {}; build it again",
-                             record.torch_version, TORCH_VERSION));
-  }
-  if (record.cxx11_abi != _GLIBCXX_USE_CXX11_ABI) {
-    refuse(path, fmt::format("was built with _GLIBCXX_USE_CXX11_ABI={}, and this ddprun with {}; build it "
-                             "with the same",
-                             record.cxx11_abi, _GLIBCXX_USE_CXX11_ABI));
-  }
-}
-
 void add(const plugin::Node& node, const std::string& path, JobParts& parts) {
   constexpr bool kIsPlugins = true;
   const std::string about = "of plug-in " + path;
@@ -103,7 +85,34 @@ void add(const plugin::Node& node, const std::string& path, JobParts& parts) {
   }
 }
 
+constexpr std::int64_t major_abi(std::int64_t abi) { return abi / 1000; }
+
 }  // namespace
+
+std::string plugin_misfit(const plugin::Record& record) {
+  const plugin::Record own = DDPRUN_PLUGIN_RECORD(nullptr);
+  if (record.interface != own.interface)
+    return fmt::format(
+        "was built against a ddprun whose plug-in interface is {}, and this one's is {}; build it again",
+        record.interface, own.interface);
+  if (std::string_view(record.torch_version) != own.torch_version)
+    return fmt::format("was built against libtorch {}, and this ddprun against {}; build it again",
+                       record.torch_version, own.torch_version);
+  if (std::string_view(record.ddprun_version) != own.ddprun_version)
+    return fmt::format("was built against ddprun {}, and this one is {}; build it again",
+                       record.ddprun_version, own.ddprun_version);
+  const auto misfit = [](std::string_view what, std::int64_t theirs, std::int64_t mine) {
+    return fmt::format("was built with {}={}, and this ddprun with {}; build it with the same", what, theirs,
+                       mine);
+  };
+  if (record.cxx11_abi != own.cxx11_abi)
+    return misfit("_GLIBCXX_USE_CXX11_ABI", record.cxx11_abi, own.cxx11_abi);
+  if (major_abi(record.compiler_abi) != major_abi(own.compiler_abi))
+    return misfit("__GXX_ABI_VERSION", record.compiler_abi, own.compiler_abi);
+  if (record.glibcxx_debug != own.glibcxx_debug)
+    return misfit("_GLIBCXX_DEBUG", record.glibcxx_debug, own.glibcxx_debug);
+  return "";
+}
 
 void load_plugins(const Options& job, JobParts& parts) {
   std::set<const plugin::Record*> opened;
@@ -119,7 +128,7 @@ void load_plugins(const Options& job, JobParts& parts) {
     const plugin::Record& record = open(path);
     // One library may have several paths.
     if (!opened.insert(&record).second) continue;
-    check(path, record);
+    if (const std::string why = plugin_misfit(record); !why.empty()) refuse(path, why);
     for (const plugin::Node* node = record.first; node != nullptr; node = node->next) add(*node, path, parts);
   }
 }

@@ -4,13 +4,21 @@
 
 #include <string>
 
+namespace ddprun::plugin {
+struct Record;
+}
+
 namespace ddprun::training {
+
+/// Why a plug-in that was built with what `record` says does not fit this ddprun, and what to do; "": it does. Of a
+/// record of another interface nothing else is read. Pure.
+std::string plugin_misfit(const plugin::Record& record);
 
 /// Opens the plug-ins that /model, /data and /task of `job` name, and adds what they bring. A library is opened
 /// once, and stays open until the process ends: objects, threads and generators of it live on.
 ///
 /// Errors  Exception kConfig: it is not there or cannot be loaded (with the names that are missing), is no
-///         plug-in, was built against another ddprun or libtorch, or brings a name that is taken.
+///         plug-in, was built with another ddprun, libtorch or ABI (plugin_misfit), or brings a name that is taken.
 void load_plugins(const Options& job, JobParts& parts);
 
 /// Errors  Exception kConfig, where there is a key that nobody has asked for.

@@ -2,8 +2,6 @@
 
 #include <ddprun/trainer/plugin_record.h>
 
-#include <torch/version.h>
-
 /// A shared library that brings models, data sources and tasks of its own for job files:
 ///
 ///     #include <ddprun/trainer/plugin.h>
@@ -26,7 +24,7 @@
 ///
 /// An option that the factory does not ask for is refused as mistyped, so it asks for all it knows, each with
 /// its default. The library is never closed. It must be built against the ddprun and the libtorch that open
-/// it: anything else is refused with both versions.
+/// it, without _GLIBCXX_DEBUG where they are: anything else is refused with what both were built with.
 
 /// The factory is a function `std::shared_ptr<Model>(const Options&, const DataShape&)`.
 #define DDPRUN_REGISTER_MODEL(name, factory) DDPRUN_PLUGIN_NODE(kModel, name, .make_model = (factory))
@@ -52,8 +50,7 @@ struct __attribute__((visibility("hidden"))) Link {
 /// What the trainer looks for in a library that it opens.
 extern "C" __attribute__((weak, used, visibility("default"))) const ::ddprun::plugin::Record*
 ddprun_plugin_record() {
-  static const ::ddprun::plugin::Record record{::ddprun::plugin::kInterface, TORCH_VERSION,
-                                               _GLIBCXX_USE_CXX11_ABI, ::ddprun::plugin::list};
+  static const ::ddprun::plugin::Record record = DDPRUN_PLUGIN_RECORD(::ddprun::plugin::list);
   return &record;
 }
 
