@@ -78,8 +78,14 @@ def device_of(job):
     return torch.device("cuda", dist.get_node_local_rank()) if job["device"] == "cuda" else torch.device("cpu")
 
 
+DTYPES = {"fp32": None, "bf16": torch.bfloat16}  # of autocast
+
+
 def precision_of(job):
-    dtype = {"bf16": torch.bfloat16}.get(job["train"]["precision"])
+    precision = job["train"]["precision"]
+    if precision not in DTYPES:
+        sys.exit(f"/train/precision: the twin trains in {' and '.join(DTYPES)}, and not in {precision}; set one of these")
+    dtype = DTYPES[precision]
     return torch.autocast(device_of(job).type, dtype=dtype) if dtype else contextlib.nullcontext()
 
 

@@ -6,6 +6,7 @@ import unittest
 
 import numpy
 import torch
+import twin
 from torch import nn
 from twin_case import ROOT, TwinCase, binaries, merged
 
@@ -259,6 +260,13 @@ class Twins(TwinCase):
             with self.subTest(words):
                 make()
                 self.assert_refused(words, 2, job)
+
+    def test_a_precision_that_the_twin_does_not_have_is_refused(self):
+        for precision in ("fp16", "tf32"):
+            with self.assertRaises(SystemExit) as refused:
+                twin.precision_of({"train": {"precision": precision}, "device": "cpu"})
+            self.assertEqual(refused.exception.code, f"/train/precision: the twin trains in fp32 and bf16, and not in {precision}; "
+                                                     "set one of these")
 
     def test_the_twins_end_with_the_same_weights_average_and_accuracy(self):
         for case, changes in CASES.items():
