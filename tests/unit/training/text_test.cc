@@ -1,6 +1,7 @@
 #include "worker/training/observers/text.h"
 
 #include "tests/support/catch.h"
+#include "worker/training/observers/console_observer.h"
 #include "worker/training/observers/live_line.h"
 
 using namespace ddprun::training;
@@ -81,4 +82,26 @@ TEST_CASE("numbers are written for people") {
 TEST_CASE("a path below the working directory is shown relative to it") {
   CHECK(shown_path("/a/b/c.pt", "/a") == "b/c.pt");
   CHECK(shown_path("/x/c.pt", "/a") == "/x/c.pt");
+}
+
+TEST_CASE("one image is no images") {
+  CHECK(unit_for(1, "images") == "image");
+  CHECK(unit_for(0, "images") == "images");
+  CHECK(unit_for(2, "tokens") == "tokens");
+}
+
+TEST_CASE("a job whose epochs were lowered below those it has done says both numbers") {
+  CHECK(epochs_in_words(2, 3) == "2 of 3 epochs");
+  CHECK(epochs_in_words(1, 1) == "1 of 1 epochs");
+  CHECK(epochs_in_words(2, 1) == "2 epochs (/train/epochs is 1)");
+}
+
+TEST_CASE(
+    "what is said to train a complete job on makes it longer than it is, also where it was made shorter") {
+  CHECK(setting_to_train_on({.epoch = 3, .step = 30}, {.epochs = 3}) == "/train/epochs=6");
+  CHECK(setting_to_train_on({.epoch = 2, .step = 20}, {.epochs = 1}) == "/train/epochs=4");
+  CHECK(setting_to_train_on({.epoch = 1, .step = 20}, {.epochs = 3, .max_steps = 5}) ==
+        "/train/max_steps=40");
+  CHECK(setting_to_train_on({.epoch = 1, .step = 10, .plateau = {.evaluations = 4}},
+                            {.epochs = 3, .patience = 2}) == "/early_stopping/patience=8");
 }

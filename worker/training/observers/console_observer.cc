@@ -45,6 +45,14 @@ std::string early_stop_in_words(const std::vector<Metric>& metrics, const Platea
       plateau.evaluations, plateau.evaluations == 1 ? "" : "s");
 }
 
+std::string setting_to_train_on(const Position& position, const JobLength& length) {
+  if (position.epoch >= length.epochs) return fmt::format("/train/epochs={}", 2 * position.epoch);
+  if (length.max_steps > 0 && position.step >= length.max_steps)
+    return fmt::format("/train/max_steps={}", 2 * position.step);
+  return fmt::format("/early_stopping/patience={}",
+                     2 * std::max(length.patience, position.plateau.evaluations));
+}
+
 namespace {
 
 /// Of this process's memory, what lies in the host's.
@@ -67,12 +75,13 @@ void ConsoleObserver::on_start(const StartEvent& event) {
   unit_ = event.data.unit;
   units_per_sample_ = event.data.units_per_sample;
   held_out_units_ = event.held_out_samples * event.data.units_per_sample;
+  const std::int64_t train_units = event.train_samples * event.data.units_per_sample;
   const std::int64_t ranks = event.world.ranks;
   const std::string where =
       facts_.are_virtual ? fmt::format(" in {} process{}", event.processes, event.processes == 1 ? "" : "es")
                          : "";
   console_.line(fmt::format("{} on {} training {}, {} {}rank{}{} of batch {} on {}", facts_.model,
-                            with_thousands(event.train_samples * event.data.units_per_sample), unit_, ranks,
+                            with_thousands(train_units), unit_for(train_units, unit_), ranks,
                             facts_.are_virtual ? "virtual " : "", ranks == 1 ? "" : "s", where,
                             facts_.batch_size, facts_.device));
   if (!facts_.backend_line.empty()) console_.line(facts_.backend_line);
@@ -83,8 +92,8 @@ void ConsoleObserver::on_start(const StartEvent& event) {
 
 void ConsoleObserver::say_resumed(const StartEvent& event) {
   const Position& position = event.position;
-  console_.line(fmt::format("resumed from {}: {} of {} epochs done, step {}", shown(*event.resumed_from),
-                            position.epoch, length_.epochs, position.step));
+  console_.line(fmt::format("resumed from {}: {} done, step {}", shown(*event.resumed_from),
+                            epochs_in_words(position.epoch, length_.epochs), position.step));
   if (position.world != event.world) {
     console_.line(
         fmt::format("the world has changed: {} ranks and a global batch of {} before, {} and {} now; "
@@ -105,17 +114,12 @@ void ConsoleObserver::say_resumed(const StartEvent& event) {
 
 void ConsoleObserver::say_already_complete(const StartEvent& event) {
   const Position& position = event.position;
-  std::string line = fmt::format("training is complete: {} of {} epochs, step {}", position.epoch,
-                                 length_.epochs, position.step);
+  std::string line = fmt::format("training is complete: {}, step {}",
+                                 epochs_in_words(position.epoch, length_.epochs), position.step);
   if (position.evaluation) line += ", " + metrics_in_words(metrics_, *position.evaluation);
   console_.line(line);
   if (is_stopped_early(position, length_)) console_.line(early_stop_in_words(metrics_, position.plateau));
-  const bool by_steps = length_.max_steps > 0 && position.step >= length_.max_steps;
-  const std::string more = position.epoch >= length_.epochs
-                               ? fmt::format("/train/epochs={}", 2 * length_.epochs)
-                           : by_steps ? fmt::format("/train/max_steps={}", 2 * length_.max_steps)
-                                      : fmt::format("/early_stopping/patience={}", 2 * length_.patience);
-  console_.line(fmt::format("  to train on    --set {}", more));
+  console_.line("  to train on    --set " + setting_to_train_on(position, length_));
   console_.line("  to start anew  --set /resume=never");
   console_.line("  checkpoint     " + shown(*event.resumed_from));
 }
@@ -179,11 +183,12 @@ void ConsoleObserver::on_end(const EndEvent& event) {
 
 void ConsoleObserver::say_complete(const EndEvent& event) {
   const Position& position = event.position;
-  std::string line = fmt::format("done: {} of {} epochs, {} steps in {:.1f} s", position.epoch,
-                                 length_.epochs, position.step, event.seconds);
+  std::string line =
+      fmt::format("done: {}, {} steps in {:.1f} s", epochs_in_words(position.epoch, length_.epochs),
+                  position.step, event.seconds);
   if (position.evaluation) {
     line += fmt::format(", {} on {} held-out {}", metrics_in_words(metrics_, *position.evaluation),
-                        with_thousands(held_out_units_), unit_);
+                        with_thousands(held_out_units_), unit_for(held_out_units_, unit_));
     for (const auto& [name, evaluation] : position.more_evaluations)
       line += ", " + metrics_in_words(metrics_, evaluation, name);
   }

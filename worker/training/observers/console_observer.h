@@ -61,6 +61,9 @@ class ConsoleObserver final : public Observer {
 std::string metrics_in_words(const std::vector<Metric>& metrics, const Evaluation& evaluation,
                              const std::string& name = "");
 
+/// What makes a job that is complete at `position` twice as long: "/train/epochs=6".
+std::string setting_to_train_on(const Position& position, const JobLength& length);
+
 /// Why a job has ended before its epochs did.
 std::string early_stop_in_words(const std::vector<Metric>& metrics, const Plateau& plateau);
 

@@ -17,6 +17,15 @@ std::string with_thousands(std::int64_t value) {
   return digits;
 }
 
+std::string unit_for(std::int64_t count, const std::string& units) {
+  return count == 1 && units.ends_with('s') ? units.substr(0, units.size() - 1) : units;
+}
+
+std::string epochs_in_words(std::int64_t done, std::int64_t planned) {
+  return done > planned ? fmt::format("{} epochs (/train/epochs is {})", done, planned)
+                        : fmt::format("{} of {} epochs", done, planned);
+}
+
 std::string human_loss(double loss) {
   constexpr double kReadable = 1e6;
   return std::abs(loss) < kReadable ? fmt::format("{:.4f}", loss) : fmt::format("{:.3g}", loss);
