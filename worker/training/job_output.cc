@@ -46,7 +46,8 @@ std::optional<Error> JobOutput::open(const Context& context, Console& console,
                                      const std::string& backend_line) {
   if (auto error = open_folder(context, console)) return error;
   if (auto error = open_metrics(context, console)) return error;
-  return add_observers(context, console, backend_line);
+  add_observers(context, console, backend_line);
+  return std::nullopt;
 }
 
 std::optional<Error> JobOutput::open_folder(const Context& context, Console& console) {
@@ -77,8 +78,7 @@ std::optional<Error> JobOutput::open_metrics(const Context& context, Console& co
   return std::nullopt;
 }
 
-std::optional<Error> JobOutput::add_observers(const Context& context, Console& console,
-                                              const std::string& backend_line) {
+void JobOutput::add_observers(const Context& context, Console& console, const std::string& backend_line) {
   const auto warn = [&console](const std::string& text) { console.warning(text); };
   const Options log = job_.object("log");
   const std::string model = job_.object("model").text("type");
@@ -109,11 +109,10 @@ std::optional<Error> JobOutput::add_observers(const Context& context, Console& c
     Result<EventFile> events = EventFile::create(folder() + "/tensorboard");
     if (events) {
       observers_.push_back(std::make_unique<TensorBoardObserver>(std::move(*events), warn));
-    } else if (!goes_on_without(events.error(), context, console)) {
-      return events.error();
+    } else {
+      warn(events.error().message() + "; the training goes on, and TensorBoard shows nothing of it");
     }
   }
-  return std::nullopt;
 }
 
 /// Whether a job that outlives errors of writing is started again beside a disk that takes nothing, as it went on

@@ -42,8 +42,7 @@ class JobOutput {
  private:
   std::optional<Error> open_folder(const Context& context, Console& console);
   std::optional<Error> open_metrics(const Context& context, Console& console);
-  std::optional<Error> add_observers(const Context& context, Console& console,
-                                     const std::string& backend_line);
+  void add_observers(const Context& context, Console& console, const std::string& backend_line);
   [[nodiscard]] bool goes_on_without(const Error& error, const Context& context, Console& console) const;
   [[nodiscard]] std::string report_path() const { return folder() + "/report.html"; }
   [[nodiscard]] std::string metrics_path() const { return folder() + "/metrics.jsonl"; }

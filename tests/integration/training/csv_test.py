@@ -41,6 +41,13 @@ class Csv(JobTest):
         self.assertTrue((self.folder / "out/metrics.csv.old-1").exists())
         self.assertRegex(done.stderr, r"out/metrics.csv has other columns than this job writes, and is now metrics.csv.old-1")
 
+    def test_an_event_file_that_cannot_be_made_is_said_and_stops_no_training(self):
+        (self.folder / "out").mkdir()
+        (self.folder / "out/tensorboard").touch()
+        done = self.run_job(self.job_file({"log": {"tensorboard": True}}))
+        self.assertRegex(done.stderr, r"cannot create \S*out/tensorboard: .*; the training goes on, and TensorBoard shows nothing of it")
+        self.assertIn("done: 3 of 3 epochs", done.stdout)
+
     def test_a_full_disk_under_the_table_is_said_and_stops_no_training(self):
         (self.folder / "out").mkdir()
         (self.folder / "out/metrics.csv").symlink_to("/dev/full")

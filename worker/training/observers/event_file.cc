@@ -57,8 +57,12 @@ double seconds_since_1970() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
+/// Sets errno where it could not.
 bool write_whole(int fd, std::string_view bytes) {
-  return ::write(fd, bytes.data(), bytes.size()) == static_cast<ssize_t>(bytes.size());
+  const ssize_t written = ::write(fd, bytes.data(), bytes.size());
+  if (written == static_cast<ssize_t>(bytes.size())) return true;
+  if (written >= 0) errno = ENOSPC;
+  return false;
 }
 
 }  // namespace
