@@ -290,7 +290,7 @@ class Validation {
     }
     if (size_) {
       position.world = size_->world;
-      training::check_warmup(training::read_loop_options(job_).warmup_steps, position, *size_);
+      training::check_schedule(training::read_loop_options(job_).warmup_steps, position, *size_);
     }
     if (!resume_point_) {
       facts_.emplace_back("start", job_.text("resume") == "never"

@@ -185,7 +185,7 @@ std::int64_t steps_left(const Position& position, const JobSize& size) {
   return std::max<std::int64_t>(0, steps);
 }
 
-void check_warmup(std::int64_t warmup_steps, const Position& position, const JobSize& size) {
+void check_schedule(std::int64_t warmup_steps, const Position& position, const JobSize& size) {
   const std::int64_t left = steps_left(position, size);
   const std::int64_t steps = position.step + left;
   if (left == 0) return;

@@ -24,8 +24,8 @@ struct LoopOptions {
                memory_every_steps = 0;
   std::int64_t log_every_steps = 50, divergence_check = 0, warmup_steps = 0;
   std::vector<Reduction> reductions;  ///< multi_step's, and the first of step's
-  bool drop_last = false;        ///< of the sampler
-  bool drop_last_batch = false;  ///< of the loader
+  bool drop_last = false;             ///< of the sampler
+  bool drop_last_batch = false;       ///< of the loader
   bool broadcast_buffers = true;
   std::uint64_t seed = 0;
   int loader_threads = 1, prefetch_batches = 4, keep = 3;
@@ -61,7 +61,7 @@ std::int64_t steps_left(const Position& position, const JobSize& size);
 
 /// Errors  Exception kConfig: from `position` on, a job of that size ends before its warm-up is over, or before one of
 ///         its reductions. A complete one is not refused.
-void check_warmup(std::int64_t warmup_steps, const Position& position, const JobSize& size);
+void check_schedule(std::int64_t warmup_steps, const Position& position, const JobSize& size);
 
 /// Errors  Exception kConfig: the last batch of an epoch is one sample, and the job's model, which normalizes batches,
 ///         does not learn from one alone.

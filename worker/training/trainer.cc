@@ -170,7 +170,7 @@ Metric Trainer::metric_named(const std::string& name, const std::string& key) co
 void Trainer::check() const {
   Position position = position_;
   position.world = world_;
-  check_warmup(options_.warmup_steps, position, size_);
+  check_schedule(options_.warmup_steps, position, size_);
 }
 
 void Trainer::start(const std::optional<std::string>& resumed_from) {

@@ -151,7 +151,11 @@ class Configs(TwinCase):
     @unittest.skipUnless(torchvision, "SKIPPED: torchvision is not there; scripts/setup.sh --with-tests installs it")
     def test_image_folder(self):
         write_images(self.folder)
-        self.train("image_folder", 2, 3, {"/data/path": str(self.folder), "/train/batch_size": 4, "/schedule/warmup_steps": 1})
+        small = {"/data/path": str(self.folder), "/train/batch_size": 4, "/schedule/warmup_steps": 1}
+        self.train("image_folder", 2, 3, small)
+        if torchvision:
+            resized = json.loads((ROOT / "configs/image_folder.json").read_text().split("\n", 1)[1])["data"]["test_transforms"]
+            self.assert_config_equals_twin("image_folder", {**small, "/data/transforms": resized}, steps=10)
 
 
 if __name__ == "__main__":

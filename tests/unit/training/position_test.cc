@@ -136,7 +136,7 @@ TEST_CASE(
   options.epochs = 20;
   options.batch_size = 8;
   const auto check = [&](std::int64_t warmup_steps, const Position& position) {
-    check_warmup(warmup_steps, position, size_of_job(options, 10, 1));
+    check_schedule(warmup_steps, position, size_of_job(options, 10, 1));
   };
   // Two steps an epoch, of 8 samples and of 2.
   CHECK_NOTHROW(check(39, {}));
@@ -159,7 +159,7 @@ TEST_CASE("a reduction is refused when the steps of a job end before it, with th
   options.max_steps = 5;
   const auto check = [&](std::vector<Reduction> reductions, const Position& position) {
     options.reductions = std::move(reductions);
-    check_warmup(options.warmup_steps, position, size_of_job(options, 64, 2));
+    check_schedule(options.warmup_steps, position, size_of_job(options, 64, 2));
   };
   // 16 steps an epoch.
   const std::vector<Reduction> milestones{{"/schedule/milestones/0", 0.25}, {"/schedule/milestones/1", 9}};
