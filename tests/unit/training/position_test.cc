@@ -188,7 +188,7 @@ TEST_CASE("the reductions of a job are its milestones, or the first of its steps
   const auto read = [](const std::string& schedule) {
     nlohmann::json job = nlohmann::json::parse(R"({"output_dir": "out", "seed": 0, "divergence_check": 0,
       "train": {"epochs": 1, "max_steps": 0, "batch_size": 1, "accumulation_steps": 1, "eval_batch_size": 1,
-                "eval_every_epochs": 1, "drop_last": false},
+                "eval_every_epochs": 1, "drop_last": false, "drop_last_batch": false},
       "data": {"loader_threads": 1, "prefetch_batches": 1}, "log": {"every_steps": 1},
       "checkpoint": {"every_epochs": 1, "every_steps": 0, "memory_every_steps": 0, "keep": 1, "best": 0,
                      "on_write_error": "end", "best_by": "loss"},
