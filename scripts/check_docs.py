@@ -109,6 +109,8 @@ def broken_rows(comment):
         indent = len(text) - len(text.lstrip())
         if not text.strip():
             column = None
+        elif re.search(r"[.:] Errors? {2,}\S", text):
+            yield number  # a row that begins within running text
         elif column is None and indent >= 3 and not row:
             pass  # a piece of code
         elif row:

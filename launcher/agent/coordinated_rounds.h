@@ -17,10 +17,8 @@
 
 namespace ddprun::launcher {
 
-/// The rounds of a job of several nodes: those of the coordinator, which runs here or elsewhere.
-///
-/// Where     static (--node-rank, --master-addr): node rank 0 runs it. Otherwise the node to which the host
-///           of --rdzv-endpoint belongs, if any; then `ddprun coordinator` runs it.
+/// The rounds of a job of several nodes: those of the coordinator, which runs here or elsewhere, as meeting_of()
+/// (plan/meeting.h) has decided.
 class CoordinatedRounds final : public RoundSource, private membership::Listener {
  public:
   /// Errors  kUnavailable: this node has to run the coordinator and the port is taken. kUsage: the secret.

@@ -122,8 +122,8 @@ struct SetDeadline {
   TimePoint at;
 };
 struct PublishFailure {  ///< tell the other nodes of the root cause
-  std::vector<LocalRank>
-      workers{};  ///< the guilty one, where it is one, and who lost it, where it left with 0
+  /// The guilty one, where it is one, and who lost it, where it left with 0.
+  std::vector<LocalRank> workers{};
   int exit_code = 0;
   std::string why;
   std::string final_because{};  ///< why a restart would not help; empty: it may

@@ -29,7 +29,8 @@ Result<std::vector<std::string>> resolve_command(const Options& options, const H
 /// Errors  kNotFound, with what to do.
 Result<std::string> find_python(const HostFacts& host);
 
-/// ddprun-worker, beside this program. Errors  kNotFound, with how to build it.
+/// ddprun-worker, beside this program.
+/// Errors  kNotFound, with how to build it.
 Result<std::string> find_worker(const std::string& self_directory);
 
 /// The command of --debug-rank, found as above; none without the flag, and as it is where it is Python's own for a

@@ -43,7 +43,8 @@ struct StreamSpec {
   std::string prefix;      ///< before each console line; empty: the bytes pass as they are
 };
 
-/// One process to start, complete: process/spawn.h does exactly this and decides nothing.
+/// One process to start, complete: agent/worker_group.cc makes a SpawnRequest (process/spawn.h) of it, and decides
+/// nothing.
 struct WorkerSpec {
   LocalRank local_rank;
   Rank rank;

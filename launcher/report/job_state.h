@@ -13,8 +13,8 @@
 
 namespace ddprun::launcher {
 
-/// What a launcher says of its job to `ddprun ps` and `ddprun drain`, whether it has workers at the moment or
-/// not.
+/// What a launcher says of its job to whoever looks from this host (`ddprun ps`, with --watch as well, `drain`, `why`,
+/// and the process that answers --metrics), whether it has workers at the moment or not.
 struct JobState {
   pid_t launcher = 0;  ///< as the launcher itself knows it, like those of the workers (pid namespaces)
   std::string tag;

@@ -55,7 +55,7 @@ struct WorkerOutcome {
   std::optional<Error> spawn_error;  ///< why it could not be started; set on the root cause only
   Verdict verdict = Verdict::kNotStarted;
   std::optional<int> stopped_with;  ///< last signal the agent sent it: SIGTERM while draining, SIGKILL after
-  TimePoint started_at{};           ///< steady clock, ns
+  TimePoint started_at{};           ///< BootClock: CLOCK_BOOTTIME, ns
   TimePoint ended_at{};
   std::chrono::system_clock::time_point started_wall{};
   std::chrono::system_clock::time_point ended_wall{};
@@ -64,8 +64,8 @@ struct WorkerOutcome {
   std::string error_file;          ///< TORCHELASTIC_ERROR_FILE of this worker, there or not
   bool error_file_is_old = false;  ///< it lay there when the worker was started, and has not changed since
   Ending ending;
-  std::string
-      stderr_tail;  ///< its last bytes on stderr, kStderrTailBytes at most, from a line's start if there is one
+  /// Its last bytes on stderr, kStderrTailBytes at most, from a line's start if there is one.
+  std::string stderr_tail;
   PrintedTraceback traceback;  ///< the last whole one on stderr; may be none
   /// Written after our signal, which the worker did not ignore: what it came to because of us.
   bool error_file_is_late = false;

@@ -98,7 +98,7 @@ bool Channel::read_frames() {
   return gate_.is_open();
 }
 
-// Who is told farewell is to read that, whatever it says meanwhile. False when the channel was closed.
+// Who is told that we close is to read that, whatever it says meanwhile. False when the channel was closed.
 bool Channel::not_understood(const Error& error) {
   if (closes_after_sending_) return received_.clear(), true;
   return end(Loss::kReset, "the other side sent " + error.message()), false;
@@ -186,7 +186,7 @@ void Channel::wait_for_farewell(Farewell seen) {
   farewell_.set_after(kLinger, [self = shared_from_this(), seen] {
     const TimePoint now = BootClock::now();
     const std::size_t untaken = self->untaken_bytes();
-    if (seen.untaken == 0) return self->end(Loss::kClosed, "it was told farewell");
+    if (seen.untaken == 0) return self->end(Loss::kClosed, "it was told that we close");
     const TimePoint moved_at = untaken < seen.untaken ? now : seen.moved_at;
     if (now - moved_at >= seen.patience || now >= seen.last)
       return self->end(Loss::kReset, fmt::format("it did not read {} bytes", untaken));

@@ -30,7 +30,7 @@ struct Success {
   Generation generation;
   NodeRank node_rank;
   int nodes = 1;            ///< of that generation
-  std::string coordinator;  ///< as in Seat
+  std::string coordinator;  ///< Seat::coordinator of that generation: whose it was
   Rank base_rank;
 
   friend bool operator==(const Success&, const Success&) = default;

@@ -33,7 +33,8 @@ struct LoadedWeights {
   std::optional<training::Position> position;  ///< how far the job had come; none: a file of weights alone
 };
 
-/// The line's --weights-of. Errors  Exception kUsage: it is another word.
+/// The line's --weights-of.
+/// Errors  Exception kUsage: it is another word.
 models::WeightsOf read_weights_of(const config::JobCommandLine& line);
 
 /// Those weights of the checkpoint; kAuto: what the job was judged by, their average where it kept one.

@@ -11,7 +11,8 @@ namespace ddprun::commands {
 /// Thrown by print() when the reader of stdout has gone (`| head`): the command ends without a word.
 struct NobodyReads {};
 
-/// Writes to stdout. Errors  NobodyReads; Exception kOs: the disk is full.
+/// Writes to stdout.
+/// Errors  NobodyReads; Exception kOs: the disk is full.
 void print(std::string_view text);
 /// Writes to stderr, or not at all.
 void print_error(std::string_view text);

@@ -115,8 +115,8 @@ class HangPolicy {
   HangLimits limits_;
   double progress_at_;
   double shown_at_;
-  double
-      quiet_since_;  ///< the progress of the rank in a collective that has made none for longest; or of all
+  /// The progress of the rank in a collective that has made none for longest; or of all.
+  double quiet_since_;
   double look_again_at_ = 0;
   double looked_at_ = -1;
   std::set<int> reported_;    ///< who was accused, and who waited for them

@@ -28,9 +28,9 @@ bool is_well_known_port(const std::string& address) {
 }
 
 /// The rules, in the order in which they are asked. Those that return bool say whether they have judged.
-class Court {
+class Rules {
  public:
-  explicit Court(const JobPicture& picture) : picture_(picture), scene_(picture) {
+  explicit Rules(const JobPicture& picture) : picture_(picture), scene_(picture) {
     for (const RankFacts& facts : picture.ranks) {
       verdict_.ranks.push_back({.rank = facts.rank,
                                 .host = facts.host,
@@ -595,13 +595,13 @@ Verdict judge(const JobPicture& picture) {
           has_background;
     has_open = has_open || !pending(facts.recorder).empty();
   }
-  Verdict verdict = Court(foreground).judge();
+  Verdict verdict = Rules(foreground).judge();
   const bool may_get_on =
       std::any_of(verdict.ranks.begin(), verdict.ranks.end(), [](const RankVerdict& rank) {
         return gets_on(rank.activity.doing) || rank.activity.doing == Doing::kUnknown;
       });
   if (verdict.health != Health::kFine || !has_background || has_open || may_get_on) return verdict;
-  std::optional<Verdict> background = Court(picture).judge_background();
+  std::optional<Verdict> background = Rules(picture).judge_background();
   if (!background) return verdict;
   background->ranks = std::move(verdict.ranks);  // what their main threads do
   return *std::move(background);

@@ -306,7 +306,7 @@ void Mailbox::expire(TimePoint time) {
   const auto end_if_ill = [&](Pending& receive, int from) {
     Letter letter = receive.letter;
     letter.peer = from;
-    auto error = what_ails(letter, name_receive(letter), gone, receive.deadline, time);
+    auto error = error_of(letter, name_receive(letter), gone, receive.deadline, time);
     if (error) finish(std::move(receive), std::move(*error), -1);
     return error.has_value();
   };
@@ -328,7 +328,7 @@ void Mailbox::expire_sends(int to, const std::vector<bool>& is_gone, TimePoint t
   while (!queue.empty()) {
     Pending& front = queue.front();
     const std::string name = name_send(front.letter);
-    auto error = what_ails(front.letter, name, is_gone, front.deadline, time);
+    auto error = error_of(front.letter, name, is_gone, front.deadline, time);
     if (!error && is_cut_off_[static_cast<std::size_t>(to)]) {
       error = Error(ErrorCode::kPeerLost, fmt::format("{}: an earlier send timed out in the middle", name));
     }
@@ -339,9 +339,9 @@ void Mailbox::expire_sends(int to, const std::vector<bool>& is_gone, TimePoint t
   }
 }
 
-std::optional<Error> Mailbox::what_ails(const Letter& letter, const std::string& name,
-                                        const std::vector<bool>& is_gone, TimePoint deadline,
-                                        TimePoint time) const {
+std::optional<Error> Mailbox::error_of(const Letter& letter, const std::string& name,
+                                       const std::vector<bool>& is_gone, TimePoint deadline,
+                                       TimePoint time) const {
   if (letter.peer >= 0 && is_gone[static_cast<std::size_t>(letter.peer)]) {
     return Error(ErrorCode::kPeerLost, fmt::format("{}: rank {} (pid {}) has ended", name, letter.peer,
                                                    segment_->rank_state(letter.peer).pid));

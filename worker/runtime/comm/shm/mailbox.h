@@ -23,6 +23,7 @@ namespace ddprun::runtime::shm {
 /// channel, of which the reader may not have taken anything yet; a message longer than the channel flows as
 /// it is taken. What cannot be done at once is done by a background thread, so that neither side ever blocks
 /// the caller.
+///
 /// Errors   of a send or receive do not touch others: kPeerLost when the other rank has ended (of a receive from any
 ///          rank: the one whose message has begun to come in, else all others), kTimeout,
 ///          kConfig when a message is not of the length and dtype that the receive expects (the message is
@@ -103,9 +104,9 @@ class Mailbox {
   [[nodiscard]] bool has_pending() const;
   void expire(TimePoint now);
   void expire_sends(int to, const std::vector<bool>& is_gone, TimePoint now);
-  [[nodiscard]] std::optional<Error> what_ails(const Letter& letter, const std::string& name,
-                                               const std::vector<bool>& is_gone, TimePoint deadline,
-                                               TimePoint now) const;
+  [[nodiscard]] std::optional<Error> error_of(const Letter& letter, const std::string& name,
+                                              const std::vector<bool>& is_gone, TimePoint deadline,
+                                              TimePoint now) const;
   [[nodiscard]] bool is_gone(int peer);
   void fail_all(const Error& error);
   void finish(Pending&& pending, Result<void> result, int source);

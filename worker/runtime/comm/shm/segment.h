@@ -16,15 +16,15 @@ namespace ddprun::runtime::shm {
 
 inline constexpr std::size_t kCacheLine = 64;
 inline constexpr int kMaxRanks = 256;
+inline constexpr std::size_t kKiB = std::size_t{1} << 10U;
+inline constexpr std::size_t kGiB = std::size_t{1} << 30U;
 
 /// The sizes of a segment; the same for every rank.
 struct SegmentShape {
-  int size = 1;  ///< ranks, 1…kMaxRanks
-  std::size_t slot_bytes = std::size_t{256}
-                           << 10U;  ///< per rank and buffer: larger data goes through in chunks
-  std::size_t channel_bytes = std::size_t{64} << 10U;  ///< per ordered pair of ranks that send to each other
-  std::size_t arena_bytes = std::size_t{16}
-                            << 30U;  ///< per rank, for buckets: address space, memory only when used
+  int size = 1;                           ///< ranks, 1…kMaxRanks
+  std::size_t slot_bytes = 256 * kKiB;    ///< per rank and buffer: larger data goes through in chunks
+  std::size_t channel_bytes = 64 * kKiB;  ///< per ordered pair of ranks that send to each other
+  std::size_t arena_bytes = 16 * kGiB;    ///< per rank, for buckets: address space, memory only when used
 };
 
 /// Where a segment is found by the other processes of this host: no name in any file system.
@@ -97,8 +97,9 @@ struct ChannelHeader {
 /// It is a memfd, opened by the others through /proc/<pid>/fd: it never has a name, is not limited by the
 /// size of /dev/shm, and is gone when the last process that mapped it is. Control words and slots are backed
 /// with memory at creation, rings and arenas when first used (reserve()), so that no access can end in
-/// SIGBUS. Threads: everything returned is shared; who may touch what when is barrier.h's and the
-/// collectives' contract.
+/// SIGBUS.
+///
+/// Threads  everything returned is shared; who may touch what when is barrier.h's and the collectives' contract.
 class Segment {
  public:
   /// kOs when the kernel or a limit refuses, with the sizes and the limit.
