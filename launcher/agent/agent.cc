@@ -311,7 +311,7 @@ void Agent::act(const SpawnWorkers& /*action*/) {
   generation_.restart_count = round_.seat.restart_count;
   generation_.started_at = BootClock::now();
   generation_.log_dir = attempt;
-  deps_.observer.generation_started(round_);
+  deps_.observer.round_begins(round_);
   if (!attempt.empty()) {
     if (Result<void> made = make_directories(attempt); !made) output_.say(made.error().message());
   }

@@ -22,7 +22,7 @@ struct SupervisedWorker {
   std::optional<ExitStatus> status;
   Ending ending;
   std::optional<Error> spawn_error;
-  Verdict verdict = Verdict::kNotStarted;
+  EndKind end_kind = EndKind::kNotStarted;
   std::optional<int> stopped_with;  ///< the last signal we sent it
   std::optional<int> asked_with;    ///< the one before SIGKILL
   TimePoint started_at{};

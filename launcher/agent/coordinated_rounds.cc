@@ -29,7 +29,7 @@ Result<membership::RendezvousOptions> rendezvous_options(const Plan& plan) {
   Result<std::string> secret = membership::load_secret(options.rdzv_secret_file, plan.host.job_secret);
   if (!secret) return secret.error();
   membership::RendezvousOptions result;
-  const Meeting& meeting = plan.meeting;
+  const MeetingPlace& meeting = plan.meeting;
   result.place = meeting.coordinator;
   result.host = meeting.host;
   result.addresses = meeting.addresses;
@@ -54,7 +54,7 @@ RemoteCause remote_cause(const membership::NodeFailure& failure) {
   cause.worker.rank = failure.rank.value_or(Rank());
   cause.worker.local_rank = failure.local_rank;
   cause.worker.pid = failure.pid;
-  cause.worker.verdict = Verdict::kRootCause;
+  cause.worker.end_kind = EndKind::kRootCause;
   cause.worker.error_file = failure.error_file;
   if (failure.victim) cause.victim.emplace().rank = *failure.victim;
   (cause.victim ? *cause.victim : cause.worker).stderr_tail = failure.stderr_tail;

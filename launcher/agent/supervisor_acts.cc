@@ -98,7 +98,7 @@ void Supervisor::record_exit(const WorkerExited& event, TimePoint now) {
   ended.ended_at = now;
   ended.stopped_with = event.ending.was_over ? std::nullopt : signal_before(ended, event.status);
   const bool was_stopped = ended.stopped_with.has_value() || reason_ != StopReason::kSucceeded;
-  ended.verdict = event.status.is_success() ? Verdict::kSucceeded : Verdict::kConsequence;
+  ended.end_kind = event.status.is_success() ? EndKind::kSucceeded : EndKind::kConsequence;
   story_ = describe_end(ended);
   if (was_stopped && !event.status.is_success()) story_ += " (consequence)";
 }
@@ -111,13 +111,13 @@ Weight Supervisor::blamed_weight() const {
 void Supervisor::accuse(Blame blame) {
   if (root_cause_) {
     SupervisedWorker& before = worker(*root_cause_);
-    before.verdict =
-        before.status && before.status->is_success() ? Verdict::kSucceeded : Verdict::kConsequence;
+    before.end_kind =
+        before.status && before.status->is_success() ? EndKind::kSucceeded : EndKind::kConsequence;
   }
   root_cause_ = blame.guilty;
   victim_ = blame.victim;
   SupervisedWorker& guilty = worker(blame.guilty);
-  guilty.verdict = Verdict::kRootCause;
+  guilty.end_kind = EndKind::kRootCause;
   set_reason(StopReason::kWorkerFailed, std::move(blame.why), blame.exit_code.value_or(exit_code_));
   if (!blame.exit_code) return;
   const std::vector<int>& finals = options_.no_restart_exit_codes;
@@ -201,7 +201,7 @@ Supervisor::Actions Supervisor::stop_for_blame_and_time(TimePoint now) {
 
 Supervisor::Actions Supervisor::stop_for_spawn(const SpawnFailed& event, TimePoint now) {
   worker(event.local_rank).spawn_error = event.error;
-  worker(event.local_rank).verdict = Verdict::kRootCause;
+  worker(event.local_rank).end_kind = EndKind::kRootCause;
   root_cause_ = event.local_rank;
   set_reason(
       StopReason::kSpawnFailed,
@@ -411,7 +411,7 @@ Supervisor::Actions Supervisor::give_up_on_stuck() {
   std::string names;
   for (const LocalRank target : stuck) {
     worker(target).is_alive = false;
-    worker(target).verdict = Verdict::kNotEnded;
+    worker(target).end_kind = EndKind::kNotEnded;
     names += fmt::format("{}{}", names.empty() ? "" : ", ", name_of(worker(target)));
   }
   has_stuck_ = true;

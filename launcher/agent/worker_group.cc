@@ -306,7 +306,7 @@ std::vector<WorkerOutcome> WorkerGroup::close(const std::vector<SupervisedWorker
   outcomes.reserve(workers_.size());
   for (const auto& worker : workers_) {
     const SupervisedWorker& judged = seen[static_cast<std::size_t>(worker->spec.local_rank.value())];
-    worker->outcome.verdict = judged.verdict;
+    worker->outcome.end_kind = judged.end_kind;
     worker->outcome.spawn_error = judged.spawn_error;
     worker->outcome.stopped_with = judged.stopped_with;
     worker->outcome.ending = judged.ending;

@@ -31,7 +31,7 @@ enum class Command {
 };
 
 /// `ddprun store [--host ADDR] [--port N | --fd N]`
-struct StoreOptions {
+struct StoreCommand {
   std::string host;                 ///< empty: every address
   Port port{29500};                 ///< 0: the kernel chooses
   std::optional<int> inherited_fd;  ///< an inherited listening socket; host and port are ignored then
@@ -39,7 +39,7 @@ struct StoreOptions {
 
 /// `ddprun coordinator --bind [HOST:]PORT --nnodes N|MIN:MAX --rdzv-id ID [--max-restarts K] [--rdzv-conf …]
 /// [--rdzv-secret-file F]`
-struct CoordinatorOptions {
+struct CoordinatorCommand {
   std::string host;  ///< empty: every address
   Port port{29400};  ///< 0: the kernel chooses
   membership::JobSpec spec;
@@ -49,7 +49,7 @@ struct CoordinatorOptions {
 };
 
 /// `ddprun drain --rdzv-endpoint HOST:PORT --rdzv-id ID [--node-rank K] [--rdzv-secret-file F]`
-struct DrainOptions {
+struct DrainCommand {
   std::string host;
   Port port{29400};
   std::string run_id = "none";
@@ -59,7 +59,7 @@ struct DrainOptions {
 };
 
 /// `ddprun doctor [--nnodes N --rdzv-endpoint HOST:PORT [--node-rank K] [--timeout TIME] [--rdzv-secret-file F]]`
-struct DoctorOptions {
+struct DoctorCommand {
   int hosts = 1;                             ///< 1: this machine alone, and nothing else counts
   std::optional<Endpoint> endpoint;          ///< none: a scheduler says where
   std::optional<int> node_rank;              ///< below `hosts`; 0: they meet here
@@ -71,10 +71,10 @@ struct DoctorOptions {
 struct CommandLine {
   Command command = Command::kRun;
   Options options;
-  StoreOptions store;
-  CoordinatorOptions coordinator;
-  DrainOptions drain;
-  DoctorOptions doctor;
+  StoreCommand store;
+  CoordinatorCommand coordinator;
+  DrainCommand drain;
+  DoctorCommand doctor;
   std::optional<std::string> job;  ///< of this host, for why and for drain; empty: the only one
   bool as_json = false;
   bool keeps_watching = false;

@@ -112,7 +112,7 @@ void declare_ps(CLI::App& app, CommandLine& line) {
 }
 
 void declare_doctor(CLI::App& app, CommandLine& line) {
-  DoctorOptions& options = line.doctor;
+  DoctorCommand& options = line.doctor;
   add_flag(app, "nnodes", "N", "examine so many hosts together; ddprun doctor runs on each [this one alone]",
            into(options.hosts, 2, kMostDoctorHosts));
   add_flag(app, "rdzv-endpoint", "HOST:PORT",
@@ -138,7 +138,7 @@ void declare_doctor(CLI::App& app, CommandLine& line) {
 }
 
 Result<void> check_doctor(CommandLine& line, const CLI::App& app, const std::string& how) {
-  const DoctorOptions& options = line.doctor;
+  const DoctorCommand& options = line.doctor;
   const bool is_together = app.count("--rdzv-endpoint") + app.count("--node-rank") + app.count("--timeout") +
                                app.count("--rdzv-secret-file") >
                            0;
@@ -164,7 +164,7 @@ Result<void> check_why(CommandLine& line, const CLI::App&, const std::string& ho
 }
 
 void declare_coordinator(CLI::App& app, CommandLine& line) {
-  CoordinatorOptions& options = line.coordinator;
+  CoordinatorCommand& options = line.coordinator;
   add_flag(app, "bind", "[HOST:]PORT", "listen there, port 0: the kernel's choice [29400 of every address]",
            into_place(options.host, options.port));
   add_flag(app, "nnodes", "N|MIN:MAX", "number of nodes",
@@ -201,7 +201,7 @@ Result<void> check_coordinator(CommandLine& line, const CLI::App&, const std::st
 }
 
 void declare_drain(CLI::App& app, CommandLine& line) {
-  DrainOptions& options = line.drain;
+  DrainCommand& options = line.drain;
   add_job(app, line.job);
   add_flag(app, "rdzv-endpoint", "HOST:PORT", "where the coordinator is",
            [&options](const std::string& text) {
@@ -215,7 +215,7 @@ void declare_drain(CLI::App& app, CommandLine& line) {
 }
 
 Result<void> check_drain(CommandLine& line, const CLI::App& app, const std::string& how) {
-  const DrainOptions& options = line.drain;
+  const DrainCommand& options = line.drain;
   if (!options.host.empty()) {
     if (!line.job) return ok();
     return usage_error(fmt::format("\"{}\" and an endpoint are two jobs; {}", *line.job, how));

@@ -19,7 +19,7 @@
 
 namespace ddprun::launcher {
 
-int coordinate(const CoordinatorOptions& options, spdlog::level::level_enum level) {
+int coordinate(const CoordinatorCommand& options, spdlog::level::level_enum level) {
   if (const auto raised = raise_open_files("ddprun coordinator", store::kServersOwnDescriptors); !raised)
     return refuse(raised.error());
   Result<std::string> secret = membership::load_secret(options.secret_file, options.secret);
@@ -54,7 +54,7 @@ int coordinate(const CoordinatorOptions& options, spdlog::level::level_enum leve
   int heard = 0;
   (*signals)->start([&](const ReceivedSignal& signal) {
     if (is_closing) return console.leave();
-    if (heard++ > 0 || coordinator.job().state() == membership::JobState::kEnded) {
+    if (heard++ > 0 || coordinator.job().state() == membership::JobPhase::kEnded) {
       coordinator.end_at_once();
       return close();
     }

@@ -11,6 +11,6 @@ namespace ddprun::launcher {
 ///          SIGQUIT, which end the job on all nodes (the second one at once, the third without waiting for the
 ///          console); 69 when the address cannot be had, 64 when the secret cannot be read. Reasons go to
 ///          stderr.
-int coordinate(const CoordinatorOptions& options, spdlog::level::level_enum level);
+int coordinate(const CoordinatorCommand& options, spdlog::level::level_enum level);
 
 }  // namespace ddprun::launcher

@@ -24,6 +24,6 @@ int drain_local_job(const std::string& wanted);
 /// an elastic job, or the job ends on all nodes with code 75: requeue me.
 /// Returns  0 when the coordinator has taken it; 69 when it cannot be reached, 64 when it refuses. Reasons go to
 ///          stderr.
-int drain_through_coordinator(const DrainOptions& options);
+int drain_through_coordinator(const DrainCommand& options);
 
 }  // namespace ddprun::launcher

@@ -20,7 +20,7 @@
 namespace ddprun::launcher {
 namespace {
 
-membership::Hello hello_of(const DrainOptions& options) {
+membership::Hello hello_of(const DrainCommand& options) {
   membership::Hello hello{.run_id = options.run_id, .nonce = membership::make_nonce(), .is_control = true};
   hello.node.host = "ddprun drain";
   return hello;
@@ -29,7 +29,7 @@ membership::Hello hello_of(const DrainOptions& options) {
 /// One question to a coordinator and its answer.
 class DrainCall {
  public:
-  DrainCall(boost::asio::io_context& io, const DrainOptions& options, std::string secret)
+  DrainCall(boost::asio::io_context& io, const DrainCommand& options, std::string secret)
       : io_(io),
         options_(options),
         handshake_(hello_of(options), std::move(secret)),
@@ -86,7 +86,7 @@ class DrainCall {
   }
 
   boost::asio::io_context& io_;
-  const DrainOptions& options_;
+  const DrainCommand& options_;
   membership::AgentHandshake handshake_;
   Alarm timer_;
   membership::Connector connector_;
@@ -98,7 +98,7 @@ class DrainCall {
 
 }  // namespace
 
-int drain_through_coordinator(const DrainOptions& options) {
+int drain_through_coordinator(const DrainCommand& options) {
   Result<std::string> secret = membership::load_secret(options.secret_file, options.secret);
   if (!secret) return refuse(secret.error());
   boost::asio::io_context io(1);

@@ -9,7 +9,7 @@
 #include "launcher/plan/entrypoint.h"
 #include "launcher/plan/host.h"
 #include "launcher/plan/plan.h"
-#include "launcher/process/kept_memory.h"
+#include "launcher/process/kept_files.h"
 #include "launcher/process/own_descriptors.h"
 #include "launcher/report/events.h"
 #include "launcher/report/job_state.h"
@@ -168,9 +168,9 @@ int run_watched(Plan plan, const rlimit& open_files, const why::HangLimits& hang
   if (!addresses) return fail(addresses.error());
   plan.meeting.addresses = std::move(*addresses);
   if (Result<void> made = make_log_directory(plan); !made) return fail(made.error());
-  std::optional<KeptMemory> memory;  // as long as there are workers
+  std::optional<KeptFiles> memory;  // as long as there are workers
   if (plan.keeps_memory) {
-    Result<KeptMemory> made = KeptMemory::make(plan.local_world_size.value());
+    Result<KeptFiles> made = KeptFiles::make(plan.local_world_size.value());
     if (!made) return fail(made.error());
     memory.emplace(std::move(*made));
     plan.kept_memory = memory->names();

@@ -14,7 +14,7 @@
 
 namespace ddprun::launcher {
 
-int serve_store(const StoreOptions& options) {
+int serve_store(const StoreCommand& options) {
   if (const auto raised = raise_open_files("ddprun store", store::kServersOwnDescriptors); !raised)
     return refuse(raised.error());
   const auto logger = make_stderr_logger("ddprun", spdlog::level::warn);

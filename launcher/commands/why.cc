@@ -25,7 +25,7 @@ namespace ddprun::launcher {
 namespace {
 
 /// All local ranks of the generation; one that is no more has no pid.
-std::vector<why::RankTarget> targets_of(const JobState& state, const JobFacts& job) {
+std::vector<why::RankTarget> targets_of(const PublishedJob& state, const JobFacts& job) {
   std::vector<why::RankTarget> targets;
   const bool has_ranks = state.world_size > 0;
   for (int local = 0; has_ranks && local < state.local_world_size; ++local) {
@@ -56,7 +56,7 @@ Result<why::JobPicture> take_picture(const std::string& wanted) {
   if (!launcher) return launcher.error();
   const auto job = std::find_if(jobs.begin(), jobs.end(),
                                 [&](const JobFacts& facts) { return facts.launcher == *launcher; });
-  const std::optional<JobState> state = parse_job_state(read_job_state(*launcher));
+  const std::optional<PublishedJob> state = parse_job_state(read_job_state(*launcher));
   if (!state) return Error(ErrorCode::kNotFound, fmt::format("the job of pid {} has just ended", *launcher));
   why::JobPicture picture{.tag = job->tag,
                           .launcher = *launcher,

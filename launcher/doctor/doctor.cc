@@ -40,7 +40,7 @@ int print_own_page(const MachineFacts& machine, std::vector<Finding> before) {
 }
 
 /// The flags as a job's: the hosts meet where its nodes would.
-Result<Options> as_job(const DoctorOptions& asked) {
+Result<Options> as_job(const DoctorCommand& asked) {
   Options job;
   job.min_nodes = job.max_nodes = asked.hosts;
   job.node_rank = asked.node_rank;
@@ -58,14 +58,14 @@ Result<Options> as_job(const DoctorOptions& asked) {
 /// Where the hosts meet, as this one knows it.
 struct Place {
   std::string endpoint;  ///< for people
-  Meeting meeting;
+  MeetingPlace meeting;
   bool may_be_here = false;
 };
 
-Result<Place> place_of(const DoctorOptions& asked) {
+Result<Place> place_of(const DoctorCommand& asked) {
   const Result<Options> job = as_job(asked);
   if (!job) return job.error();
-  Result<Meeting> meeting = meeting_of(*job);
+  Result<MeetingPlace> meeting = meeting_of(*job);
   if (!meeting) return meeting.error().with("doctor");
   if (meeting->port.value() == 0)
     return usage_error("doctor: --rdzv-endpoint: the others cannot know which port 0 becomes; name one");
@@ -96,14 +96,14 @@ std::string own_address(const Place& place) {
   return addresses.empty() ? place.meeting.host : addresses.front();
 }
 
-int examine_together(const DoctorOptions& asked) {
+int examine_together(const DoctorCommand& asked) {
   constexpr std::size_t kNeeded = 64;  // two listeners, a visit, and connections of some hosts
   if (const auto raised = raise_open_files("ddprun doctor", kNeeded); !raised) return refuse(raised.error());
   Result<std::string> secret = membership::load_secret(asked.secret_file, asked.secret);
   if (!secret) return refuse(secret.error());
   const Result<Place> place = place_of(asked);
   if (!place) return refuse(place.error());
-  const Meeting& where = place->meeting;
+  const MeetingPlace& where = place->meeting;
   const MachineFacts machine = read_machine();
   const auto logger = make_stderr_logger("ddprun", spdlog::level::warn);
   const bool is_local = membership::is_loopback(where.host);
@@ -182,7 +182,7 @@ int examine_together(const DoctorOptions& asked) {
 
 }  // namespace
 
-int run_doctor(const DoctorOptions& options) {
+int run_doctor(const DoctorCommand& options) {
   return options.hosts == 1 ? print_own_page(read_machine(), {}) : examine_together(options);
 }
 

@@ -8,6 +8,6 @@ namespace ddprun::launcher {
 /// does not find the others prints its own, with why.
 /// Returns  0, 78 where something is wrong, 71 where stdout does not take it, 64 or 71 where it cannot begin.
 /// Blocks   until the page is made; for several hosts that is bounded by their time-out and the probes.
-int run_doctor(const DoctorOptions& options);
+int run_doctor(const DoctorCommand& options);
 
 }  // namespace ddprun::launcher

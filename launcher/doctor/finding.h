@@ -5,7 +5,7 @@
 
 namespace ddprun::launcher {
 
-enum class Health {
+enum class FindingKind {
   kOk,
   kNote,  ///< may be meant
   kWrong,
@@ -13,7 +13,7 @@ enum class Health {
 
 /// One line of a page of `ddprun doctor`.
 struct Finding {
-  Health health = Health::kOk;
+  FindingKind kind = FindingKind::kOk;
   std::string topic;
   std::string state;
   std::string mend{};  ///< what is wrong about it and how to mend it; empty: nothing

@@ -229,7 +229,7 @@ void add_rates(const MeetingFacts& meeting, const Names& names, std::vector<Find
 struct Common {
   const char* topic;
   std::string HostSheet::*fact;
-  Health if_different;
+  FindingKind if_different;
   const char* mend;
 };
 
@@ -237,15 +237,15 @@ constexpr const char* kSameTorch =
     "ranks of different releases end or hang in the first collective: install one on all";
 
 const Common kCommon[] = {
-    {"ddprun", &HostSheet::ddprun, Health::kNote,
+    {"ddprun", &HostSheet::ddprun, FindingKind::kNote,
      "agents of different releases may refuse each other: install one on all"},
-    {"Python", &HostSheet::python, Health::kNote, "what one has installed the other may not have"},
-    {"torch", &HostSheet::torch, Health::kWrong, kSameTorch},
-    {"NCCL", &HostSheet::nccl, Health::kWrong, kSameTorch},
-    {"driver", &HostSheet::driver, Health::kNote, "the oldest one has to carry everybody's CUDA"},
-    {"GPUs", &HostSheet::gpus, Health::kNote,
+    {"Python", &HostSheet::python, FindingKind::kNote, "what one has installed the other may not have"},
+    {"torch", &HostSheet::torch, FindingKind::kWrong, kSameTorch},
+    {"NCCL", &HostSheet::nccl, FindingKind::kWrong, kSameTorch},
+    {"driver", &HostSheet::driver, FindingKind::kNote, "the oldest one has to carry everybody's CUDA"},
+    {"GPUs", &HostSheet::gpus, FindingKind::kNote,
      "--nproc-per-node gpu starts as many workers as each host has; the slowest holds up all"},
-    {"kernel", &HostSheet::kernel, Health::kNote, ""},
+    {"kernel", &HostSheet::kernel, FindingKind::kNote, ""},
 };
 
 void add_common(const MeetingFacts& meeting, const Names& names, std::vector<Finding>& findings) {
@@ -325,7 +325,7 @@ HostSheet sheet_of(const MachineFacts& machine, const std::string& version) {
                   .gpus = describe_gpus(machine.gpus),
                   .wrong = {}};
   for (Finding& finding : examine(machine)) {
-    if (finding.health == Health::kWrong) sheet.wrong.push_back(std::move(finding));
+    if (finding.kind == FindingKind::kWrong) sheet.wrong.push_back(std::move(finding));
   }
   return sheet;
 }

@@ -240,7 +240,7 @@ class HostsMeeting::Impl {
       return read_clock(id, peer, *time);
     if (const auto* probed = std::get_if<doctor_talk::Probed>(&*words);
         probed != nullptr && awaited_.contains(id))
-      return take_probed(id, *probed);
+      return note_probed(id, *probed);
     turn_away_or_lose(id, peer, "it says something out of turn");
   }
 
@@ -368,7 +368,7 @@ class HostsMeeting::Impl {
     prober->second.channel->send(doctor_talk::encode(ask));
   }
 
-  void take_probed(PeerId id, const doctor_talk::Probed& probed) {
+  void note_probed(PeerId id, const doctor_talk::Probed& probed) {
     const std::size_t from = index_of(id);
     meeting_.probes.push_back({.from = from,
                                .to = probed_by(from, step_, seated_.size()),

@@ -60,18 +60,18 @@ CpuList cpus_of_socket(const HostFacts& host, int node) {
 }
 
 /// A rank among those of its node.
-struct Seat {
+struct CpuShare {
   int index = 0;
   int count = 1;
 };
 
-Seat seat_of(const std::vector<int>& node_of_rank, std::size_t rank) {
+CpuShare seat_of(const std::vector<int>& node_of_rank, std::size_t rank) {
   const auto self = node_of_rank.begin() + static_cast<std::ptrdiff_t>(rank);
   return {.index = static_cast<int>(std::count(node_of_rank.begin(), self, *self)),
           .count = static_cast<int>(std::count(node_of_rank.begin(), node_of_rank.end(), *self))};
 }
 
-Result<CpuList> exclusive_share(const HostFacts& host, int node, Seat seat) {
+Result<CpuList> exclusive_share(const HostFacts& host, int node, CpuShare seat) {
   const CpuGroups cores = group_cpus(host, node, [](const CpuFacts& cpu) { return cpu.core; });
   const int core_count = static_cast<int>(cores.size());
   if (core_count < seat.count) {
@@ -94,7 +94,7 @@ Result<CpuList> exclusive_share(const HostFacts& host, int node, Seat seat) {
   return cpus;
 }
 
-CpuList core_complex(const HostFacts& host, int node, Seat seat) {
+CpuList core_complex(const HostFacts& host, int node, CpuShare seat) {
   const CpuGroups by_cache = group_cpus(host, node, [](const CpuFacts& cpu) { return cpu.cache; });
   std::vector<CpuList> complexes;
   for (const auto& [cache, cpus] : by_cache) complexes.push_back(cpus);

@@ -19,7 +19,7 @@ std::string workers_phrase(const Plan& plan) {
 }
 
 std::string store_phrase(const Plan& plan) {
-  const Meeting& meeting = plan.meeting;
+  const MeetingPlace& meeting = plan.meeting;
   return meeting.port.value() == 0 ? fmt::format("{}, a free port", meeting.host)
                                    : fmt::format("{} port {}", meeting.host, meeting.port);
 }
@@ -91,7 +91,7 @@ std::string_view listener_phrase(membership::CoordinatorPlace place) {
 
 std::string describe_meeting(const Plan& plan) {
   const Options& options = plan.options;
-  const Meeting& meeting = plan.meeting;
+  const MeetingPlace& meeting = plan.meeting;
   const int workers = plan.local_world_size.value();
   const bool is_elastic = options.min_nodes < options.max_nodes;
   const std::string count = is_elastic ? fmt::format("{} to {}", options.min_nodes, options.max_nodes)

@@ -30,8 +30,8 @@ Port usual_port(const Options& options) {
 
 }  // namespace
 
-Result<Meeting> meeting_of(const Options& options) {
-  Meeting meeting;
+Result<MeetingPlace> meeting_of(const Options& options) {
+  MeetingPlace meeting;
   meeting.coordinator = place_of(options);
   if (options.node_rank) meeting.node_rank = NodeRank(*options.node_rank);
   if (is_static(options)) meeting.node_rank = NodeRank(options.node_rank.value_or(0));
@@ -53,7 +53,7 @@ Result<Meeting> meeting_of(const Options& options) {
   return meeting;
 }
 
-Result<HostAddresses> look_up_meeting(const Meeting& meeting, bool is_alone) {
+Result<HostAddresses> look_up_meeting(const MeetingPlace& meeting, bool is_alone) {
   if (!is_alone && !membership::needs_addresses(meeting.coordinator, meeting.host)) return HostAddresses();
   Result<HostAddresses> found = look_up(meeting.host);
   if (found || meeting.coordinator == CoordinatorPlace::kHere) return found;

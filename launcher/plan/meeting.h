@@ -12,7 +12,7 @@ namespace ddprun::launcher {
 
 /// Where the workers find the store and the nodes of a job of several meet, and what this node knows of its place
 /// before they have.
-struct Meeting {
+struct MeetingPlace {
   membership::CoordinatorPlace coordinator = membership::CoordinatorPlace::kHere;
   std::string host;
   Port port;                          ///< 0: the kernel chooses, where the store is served
@@ -25,10 +25,10 @@ struct Meeting {
 /// fixed; otherwise the node to which the endpoint's host belongs runs it, if any. `is_host` of --rdzv-conf settles
 /// it. Where no port is named, several nodes agree on torchrun's without a word. Pure.
 /// Errors  kUsage: an endpoint without a port where torchrun wants one.
-Result<Meeting> meeting_of(const Options& options);
+Result<MeetingPlace> meeting_of(const Options& options);
 
 /// The addresses that `meeting` needs. Blocks as look_up() does, so that it has its place before signals wait for
 /// the loop. Errors kUnavailable: this node must listen there, and the name is unknown.
-Result<HostAddresses> look_up_meeting(const Meeting& meeting, bool is_alone);
+Result<HostAddresses> look_up_meeting(const MeetingPlace& meeting, bool is_alone);
 
 }  // namespace ddprun::launcher

@@ -189,7 +189,7 @@ Result<Plan> make_plan(const Options& options, const HostFacts& host, const std:
     plan.cpus = std::move(*cpus);
   }
   plan.run_id = options.standalone ? "standalone-" + random_suffix : options.rdzv_id;
-  Result<Meeting> meeting = meeting_of(options);
+  Result<MeetingPlace> meeting = meeting_of(options);
   if (!meeting) return meeting.error();
   plan.meeting = std::move(*meeting);
   if (Result<void> logs = place_logs(plan, random_suffix); !logs) return logs.error();

@@ -25,12 +25,12 @@ struct Plan {
   std::optional<Error> cannot_start;
   std::string title;   ///< what reports call the job: the entry point as typed
   std::string run_id;  ///< --rdzv-id, or a random one for --standalone
-  Meeting meeting;
+  MeetingPlace meeting;
   std::string log_root;  ///< <log_dir>/<run_id>_<random>, absolute; empty: --log-dir /dev/null, no files
   /// No --log-dir: the agent removes what is empty in it when the job succeeds.
   bool log_root_is_temporary = false;
   std::string job_tag;        ///< unique to this invocation, in every worker's environment
-  bool keeps_memory = false;  ///< what a worker has in memory outlives it (KeptMemory): a job file wants it
+  bool keeps_memory = false;  ///< what a worker has in memory outlives it (KeptFiles): a job file wants it
   std::vector<std::string> kept_memory{};  ///< by local rank, what DDPRUN_KEPT_MEMORY says; empty: none
   std::vector<std::vector<int>> cpus;      ///< CPUs of each local rank; empty: not bound
   HostFacts host;

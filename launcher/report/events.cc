@@ -63,7 +63,7 @@ void EventLog::write(const char* event, const Json& fields) {
   write_(line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
-void EventLog::generation_started(const membership::Round& round) {
+void EventLog::round_begins(const membership::Round& round) {
   Json fields = round_fields(round);
   fields["node_rank"] = round.seat.node_rank.value();
   fields["nodes"] = round.seat.nodes;

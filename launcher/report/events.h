@@ -27,7 +27,7 @@ class EventLog final : public Observer {
   /// `write` takes each line whole, with its '\n'. Writes job_started.
   EventLog(const Plan& plan, std::function<void(std::string_view line)> write);
 
-  void generation_started(const membership::Round& round) override;
+  void round_begins(const membership::Round& round) override;
   void worker_spawned(const membership::Round& round, const WorkerOutcome& worker) override;
   void worker_exited(const membership::Round& round, const WorkerOutcome& worker) override;
   void stopping(const membership::Round& round, StopReason reason, const std::string& why) override;

@@ -34,18 +34,18 @@ std::string what_it_did(const WorkerOutcome& worker) {
 
 /// "ended by SIGTERM", "exited with code 1 after SIGTERM", "failed as well: exited with code 3".
 std::string how_it_ended(const WorkerOutcome& worker) {
-  switch (worker.verdict) {
-    case Verdict::kSucceeded:
+  switch (worker.end_kind) {
+    case EndKind::kSucceeded:
       if (worker.stopped_with)
         return fmt::format("ended in order after {}", signal_name(*worker.stopped_with));
       return "had succeeded";
-    case Verdict::kNotStarted:
+    case EndKind::kNotStarted:
       return "never started";
-    case Verdict::kNotEnded:
+    case EndKind::kNotEnded:
       return fmt::format("still there after SIGKILL (pid {}, {})", worker.pid,
                          worker.stuck_in.empty() ? "state unknown" : worker.stuck_in);
-    case Verdict::kRootCause:
-    case Verdict::kConsequence:
+    case EndKind::kRootCause:
+    case EndKind::kConsequence:
       break;
   }
   if (!worker.status) return "ended, unknown how";
@@ -89,7 +89,7 @@ std::string because(const GenerationOutcome& generation) {
 }
 
 bool is_told_to_stop(const WorkerOutcome& worker) {
-  return worker.verdict == Verdict::kConsequence && worker.stopped_with.has_value() &&
+  return worker.end_kind == EndKind::kConsequence && worker.stopped_with.has_value() &&
          !(worker.ending.is_own_failure && (!worker.ending.error.empty() || !worker.ending.symptom.empty()));
 }
 
@@ -140,7 +140,7 @@ std::vector<int> alike(const GenerationOutcome& generation, const WorkerOutcome&
   std::vector<int> ranks;
   for (const WorkerOutcome& worker : generation.workers) {
     const bool is_same = !root.ending.error.empty() && worker.ending.error == root.ending.error &&
-                         worker.ending.is_own_failure && worker.verdict != Verdict::kSucceeded;
+                         worker.ending.is_own_failure && worker.end_kind != EndKind::kSucceeded;
     if (is_same || &worker == &root) ranks.push_back(worker.rank.value());
   }
   return ranks;

@@ -34,7 +34,7 @@ std::vector<pid_t> parse_pids(std::string_view text) {
 
 }  // namespace
 
-std::string to_text(const JobState& state) {
+std::string to_text(const PublishedJob& state) {
   std::string text;
   for (const pid_t pid : state.workers) text += pid_column(pid);
   const Json json{{"launcher", state.launcher},
@@ -52,24 +52,24 @@ std::string to_text(const JobState& state) {
   return text + json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-std::optional<JobState> parse_job_state(std::string_view text) {
+std::optional<PublishedJob> parse_job_state(std::string_view text) {
   const std::size_t brace = std::min(text.find('{'), text.size());
   const Json json = Json::parse(text.substr(brace), nullptr, false);
   if (!json.is_object()) return std::nullopt;
   try {
-    return JobState{.launcher = json.at("launcher"),
-                    .tag = json.at("job"),
-                    .run_id = json.at("run_id"),
-                    .phase = json.at("phase"),
-                    .awaits = json.value("awaits", ""),
-                    .local_world_size = json.at("local_world_size"),
-                    .world_size = json.at("world_size"),
-                    .restart_count = json.at("restart_count"),
-                    .restarts_used = json.at("restarts_used"),
-                    .max_restarts = json.at("max_restarts"),
-                    .base_rank = json.at("base_rank"),
-                    .log_dir = json.at("log_dir"),
-                    .workers = parse_pids(text.substr(0, brace))};
+    return PublishedJob{.launcher = json.at("launcher"),
+                        .tag = json.at("job"),
+                        .run_id = json.at("run_id"),
+                        .phase = json.at("phase"),
+                        .awaits = json.value("awaits", ""),
+                        .local_world_size = json.at("local_world_size"),
+                        .world_size = json.at("world_size"),
+                        .restart_count = json.at("restart_count"),
+                        .restarts_used = json.at("restarts_used"),
+                        .max_restarts = json.at("max_restarts"),
+                        .base_rank = json.at("base_rank"),
+                        .log_dir = json.at("log_dir"),
+                        .workers = parse_pids(text.substr(0, brace))};
   } catch (const Json::exception&) {
     return std::nullopt;  // of another version of ddprun
   }
@@ -91,7 +91,7 @@ void JobStatePublisher::waiting(const std::string& text) {
   publish(state_.phase);
 }
 
-void JobStatePublisher::generation_started(const membership::Round& round) {
+void JobStatePublisher::round_begins(const membership::Round& round) {
   state_.awaits.clear();
   state_.world_size = round.seat.world_size.value();
   state_.restart_count = round.seat.restart_count;

@@ -15,7 +15,7 @@ namespace ddprun::launcher {
 
 /// What a launcher says of its job to whoever looks from this host (`ddprun ps`, with --watch as well, `drain`, `why`,
 /// and the process that answers --metrics), whether it has workers at the moment or not.
-struct JobState {
+struct PublishedJob {
   pid_t launcher = 0;  ///< as the launcher itself knows it, like those of the workers (pid namespaces)
   std::string tag;
   std::string run_id;
@@ -33,10 +33,10 @@ struct JobState {
 };
 
 /// The workers' pids in columns of one width, so that one can be changed in its place, and then JSON.
-std::string to_text(const JobState& state);
+std::string to_text(const PublishedJob& state);
 
 /// Nullopt: it is something else, or was read while it was being written.
-std::optional<JobState> parse_job_state(std::string_view text);
+std::optional<PublishedJob> parse_job_state(std::string_view text);
 
 /// Keeps the state in a memfd, which `ps` opens through /proc/<launcher>/fd: it has no name anywhere, and is
 /// gone with the process, however that ends. Nobody is waited for. Without a memfd it does nothing.
@@ -45,7 +45,7 @@ class JobStatePublisher final : public Observer {
   explicit JobStatePublisher(const Plan& plan);
 
   void waiting(const std::string& text) override;
-  void generation_started(const membership::Round& round) override;
+  void round_begins(const membership::Round& round) override;
   void worker_spawned(const membership::Round& round, const WorkerOutcome& worker) override;
   void worker_exited(const membership::Round& round, const WorkerOutcome& worker) override;
   void stopping(const membership::Round& round, StopReason reason, const std::string& why) override;
@@ -57,7 +57,7 @@ class JobStatePublisher final : public Observer {
   void publish_worker(LocalRank local_rank, pid_t pid);
 
   const Plan& plan_;
-  JobState state_;
+  PublishedJob state_;
   UniqueFd file_;
 };
 

@@ -17,7 +17,7 @@ class Observer {
   /// No round yet: who is there and who is waited for, for people.
   virtual void waiting(const std::string& text) { static_cast<void>(text); }
   /// The store is open and the workers of `round` are about to be started.
-  virtual void generation_started(const membership::Round& round) { static_cast<void>(round); }
+  virtual void round_begins(const membership::Round& round) { static_cast<void>(round); }
   virtual void worker_spawned(const membership::Round& round, const WorkerOutcome& worker) {
     static_cast<void>(round), static_cast<void>(worker);
   }

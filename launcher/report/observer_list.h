@@ -16,8 +16,8 @@ class ObserverList final : public Observer {
   void waiting(const std::string& text) override {
     for (Observer* observer : observers_) observer->waiting(text);
   }
-  void generation_started(const membership::Round& round) override {
-    for (Observer* observer : observers_) observer->generation_started(round);
+  void round_begins(const membership::Round& round) override {
+    for (Observer* observer : observers_) observer->round_begins(round);
   }
   void worker_spawned(const membership::Round& round, const WorkerOutcome& worker) override {
     for (Observer* observer : observers_) observer->worker_spawned(round, worker);

@@ -5,17 +5,17 @@
 
 namespace ddprun::launcher {
 
-std::string_view to_string(Verdict verdict) {
-  switch (verdict) {
-    case Verdict::kSucceeded:
+std::string_view to_string(EndKind end_kind) {
+  switch (end_kind) {
+    case EndKind::kSucceeded:
       return "succeeded";
-    case Verdict::kRootCause:
+    case EndKind::kRootCause:
       return "root cause";
-    case Verdict::kConsequence:
+    case EndKind::kConsequence:
       return "consequence";
-    case Verdict::kNotEnded:
+    case EndKind::kNotEnded:
       return "not ended";
-    case Verdict::kNotStarted:
+    case EndKind::kNotStarted:
       return "not started";
   }
   return "?";
@@ -65,14 +65,14 @@ void settle_blame(GenerationOutcome& generation, std::optional<RemoteCause>& tol
     WorkerOutcome& worker = generation.workers[index];
     const bool is_it = told && told->is_here && worker.rank == told->worker.rank;
     const bool is_success = worker.status && worker.status->is_success();
-    if (is_it) worker.verdict = Verdict::kRootCause;
+    if (is_it) worker.end_kind = EndKind::kRootCause;
     // Of one that left, what the coordinator says is more: who lost it.
     if (is_it && (before == index || !is_success)) {
       generation.root_cause = index;
     } else if (is_it) {
       told->worker = worker;
     } else if (before == index) {
-      worker.verdict = is_success ? Verdict::kSucceeded : Verdict::kConsequence;
+      worker.end_kind = is_success ? EndKind::kSucceeded : EndKind::kConsequence;
     }
   }
   if (generation.root_cause) told.reset();

@@ -19,7 +19,7 @@
 namespace ddprun::launcher {
 
 /// What a worker's end means for the job.
-enum class Verdict {
+enum class EndKind {
   kSucceeded,  ///< exited with 0
 
   kRootCause,    ///< what failed first of its generation and is not explained by another's end
@@ -28,7 +28,7 @@ enum class Verdict {
   kNotStarted,   ///< never spawned, because the generation was stopped before its turn
 };
 
-std::string_view to_string(Verdict verdict);
+std::string_view to_string(EndKind end_kind);
 
 using membership::Weight;
 
@@ -53,7 +53,7 @@ struct WorkerOutcome {
   pid_t pid = 0;                     ///< 0 when it was never spawned
   std::optional<ExitStatus> status;  ///< none when it was never spawned or has not ended
   std::optional<Error> spawn_error;  ///< why it could not be started; set on the root cause only
-  Verdict verdict = Verdict::kNotStarted;
+  EndKind end_kind = EndKind::kNotStarted;
   std::optional<int> stopped_with;  ///< last signal the agent sent it: SIGTERM while draining, SIGKILL after
   TimePoint started_at{};           ///< BootClock: CLOCK_BOOTTIME, ns
   TimePoint ended_at{};

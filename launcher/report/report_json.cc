@@ -14,7 +14,7 @@ using Json = nlohmann::ordered_json;
 Json worker_json(const WorkerOutcome& worker) {
   Json json{{"rank", worker.rank.value()},
             {"local_rank", worker.local_rank.value()},
-            {"verdict", to_string(worker.verdict)},
+            {"verdict", to_string(worker.end_kind)},
             {"pid", worker.pid == 0 ? Json() : Json(worker.pid)},
             {"exit_code", Json()},
             {"signal", Json()}};

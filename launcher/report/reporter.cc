@@ -117,7 +117,7 @@ Account Reporter::account_of(const WorkerOutcome& worker) {
   return account;
 }
 
-void Reporter::generation_started(const membership::Round&) {
+void Reporter::round_begins(const membership::Round&) {
   hangs_.clear();
   space_.reset();
   oom_.begin_generation();

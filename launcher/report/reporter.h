@@ -23,7 +23,7 @@ class Reporter final : public Observer {
   /// `print` takes text for stderr; `files` makes the files.
   Reporter(const Plan& plan, std::function<void(std::string_view text)> print, FilesBeside& files);
 
-  void generation_started(const membership::Round& round) override;
+  void round_begins(const membership::Round& round) override;
   void worker_exited(const membership::Round& round, const WorkerOutcome& worker) override;
   void generation_ended(const GenerationOutcome& outcome) override;
   void restarting(const membership::Restart& restart) override;

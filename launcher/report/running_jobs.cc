@@ -44,7 +44,7 @@ WorkerFacts worker_facts(const ProcessFacts& process, int rank, int local_rank) 
           .last_output_s = {}};
 }
 
-JobFacts job_facts(const JobState& state, const ProcessFacts& launcher) {
+JobFacts job_facts(const PublishedJob& state, const ProcessFacts& launcher) {
   return {.tag = state.tag,
           .run_id = state.run_id,
           .launcher = launcher.pid,
@@ -66,7 +66,7 @@ std::vector<JobFacts> find_jobs(const std::vector<ProcessFacts>& processes) {
   std::vector<JobFacts> jobs;
   for (const ProcessFacts& launcher : processes) {
     if (launcher.job_state.empty() || launcher.state == 'Z') continue;
-    const std::optional<JobState> state = parse_job_state(launcher.job_state);
+    const std::optional<PublishedJob> state = parse_job_state(launcher.job_state);
     // Between fork and exec a worker has its launcher's descriptors.
     if (!state || state->launcher != launcher.own_pid) continue;
     JobFacts job = job_facts(*state, launcher);

@@ -30,7 +30,7 @@ struct JobFacts {
   std::string run_id;
   pid_t launcher = 0;
   std::string command_line;
-  std::string phase;    ///< "running" and the others of JobState
+  std::string phase;    ///< "running" and the others of PublishedJob
   std::string log_dir;  ///< of this generation; empty: none
   double age_s = 0;
   int local_world_size = 0;

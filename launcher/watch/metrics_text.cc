@@ -78,7 +78,7 @@ const std::vector<RankMetric>& rank_metrics() {
 }  // namespace
 
 std::string metrics_text(const JobSample& now) {
-  const JobState& state = now.state;
+  const PublishedJob& state = now.state;
   const std::string job = fmt::format("job={},run_id={}", in_quotes(state.tag), in_quotes(state.run_id));
   std::string text = head("ddprun_job_info", "gauge", "The job of this launcher.");
   text += fmt::format("ddprun_job_info{{{},phase={}}} 1\n", job, in_quotes(state.phase));

@@ -59,7 +59,7 @@ std::string doing_words(const RankNumbers& numbers, const RankSample& rank,
 
 }  // namespace
 
-bool has_seat(const JobState& state) {
+bool has_seat(const PublishedJob& state) {
   constexpr std::array<std::string_view, 3> kPhases{"running", "stopping", "waiting"};
   return state.world_size > 0 && std::find(kPhases.begin(), kPhases.end(), state.phase) != kPhases.end();
 }

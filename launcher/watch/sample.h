@@ -31,7 +31,7 @@ struct RankSample {
 struct JobSample {
   std::string command;
   std::string host{};
-  JobState state;
+  PublishedJob state;
   double at_s = 0;                ///< CLOCK_BOOTTIME
   std::int64_t taken_ns = 0;      ///< CLOCK_REALTIME
   std::vector<RankSample> ranks;  ///< of one node, by rank
@@ -57,7 +57,7 @@ struct RankNumbers {
 };
 
 /// Whether the ranks of the state are this node's: of one that waits for its seat they are nobody's, or another's.
-bool has_seat(const JobState& state);
+bool has_seat(const PublishedJob& state);
 
 /// One row for each rank of `now`; `before` is an earlier sample of the same job, or null. Pure.
 std::vector<RankNumbers> numbers_of(const JobSample& now, const JobSample* before);

@@ -99,7 +99,7 @@ RankSample RankSampler::sample(const std::string& log_dir) {
 }
 
 std::optional<JobSample> JobSampler::sample() {
-  std::optional<JobState> state = parse_job_state(read_job_state(launcher_));
+  std::optional<PublishedJob> state = parse_job_state(read_job_state(launcher_));
   if (!state) return std::nullopt;
   if (state->launcher != launcher_) {
     // In a pid namespace of its own the launcher knows its workers by other numbers.

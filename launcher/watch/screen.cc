@@ -196,7 +196,7 @@ std::size_t most_ranks(const std::vector<WatchedJob>& jobs, std::size_t rows) {
   }
 }
 
-std::string ranks_in_words(const JobState& state) {
+std::string ranks_in_words(const PublishedJob& state) {
   if (state.world_size > 0)
     return fmt::format("{} of {} ranks here", state.local_world_size, state.world_size);
   return state.awaits.empty() ? "no ranks yet" : printable(state.awaits);
@@ -209,7 +209,7 @@ std::string render_screen(const std::vector<WatchedJob>& jobs, ScreenSize size) 
   const std::size_t most = size.rows == 0 ? std::string::npos : most_ranks(jobs, size.rows);
   std::string text;
   for (const WatchedJob& job : jobs) {
-    const JobState& state = job.now.state;
+    const PublishedJob& state = job.now.state;
     text += cut(fmt::format("job {} (pid {}): {}, {}, {} of {} restarts, {}", state.tag, state.launcher,
                             state.phase, ranks_in_words(state), state.restarts_used, state.max_restarts,
                             printable(job.now.command)),

@@ -51,7 +51,7 @@ void ask_others(const JobSample& now, pid_t launcher, Watched& job) {
 }
 
 void hear_others(WatchedJob& page, pid_t launcher, Watched& job, steady_clock::time_point until) {
-  const JobState& state = page.now.state;
+  const PublishedJob& state = page.now.state;
   if (!job.question) {
     if (state.world_size > state.local_world_size) page.unseen.emplace_back(why::kLauncherInContainer);
     return;

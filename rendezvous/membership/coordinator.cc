@@ -98,7 +98,7 @@ class Coordinator::Impl {
   [[nodiscard]] const Job& job() const { return job_; }
   void end_for_all(const JobEnd& end) { perform(job_.end_for_all(end, now())); }
   [[nodiscard]] bool is_done() const {
-    return job_.state() == JobState::kEnded && !job_.awaits_return(now()) &&
+    return job_.state() == JobPhase::kEnded && !job_.awaits_return(now()) &&
            std::none_of(peers_.begin(), peers_.end(),
                         [](const auto& peer) { return peer.second.has_joined; });
   }
@@ -217,7 +217,7 @@ class Coordinator::Impl {
   void admit(ConnectionId connection, Peer& peer) {
     if (!peer.is_control() && members_.contains(peer.node().id))
       return refuse(connection, "another connection has joined under its number");
-    if (!peer.is_control() && !peer.node().replaces && job_.state() == JobState::kEnded)
+    if (!peer.is_control() && !peer.node().replaces && job_.state() == JobPhase::kEnded)
       return refuse(connection, fmt::format("job {} has ended", options_.spec.run_id), true);
     peer.channel->send(Welcome{.timing = options_.timing, .knows_numbers = true});
   }

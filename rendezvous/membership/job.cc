@@ -31,15 +31,15 @@ bool is_same_but_sequence(Status a, const Status& b) {
 
 }  // namespace
 
-std::string_view to_string(JobState state) {
+std::string_view to_string(JobPhase state) {
   switch (state) {
-    case JobState::kGathering:
+    case JobPhase::kGathering:
       return "gathering";
-    case JobState::kRunning:
+    case JobPhase::kRunning:
       return "running";
-    case JobState::kStopping:
+    case JobPhase::kStopping:
       return "stopping";
-    case JobState::kEnded:
+    case JobPhase::kEnded:
       return "ended";
   }
   return "unknown";
@@ -71,7 +71,7 @@ JobActions Job::joined(const NodeFacts& facts, TimePoint now, const Status& firs
   }
   if (facts.succeeded && (!has_run_ || successes_.are_of(*facts.succeeded))) successes_.add(*facts.succeeded);
   if (const auto why_not = refuse(facts, is_seated, now)) {
-    out.push_back(Disconnect{facts.id, *why_not, state_ == JobState::kEnded});
+    out.push_back(Disconnect{facts.id, *why_not, state_ == JobPhase::kEnded});
     advance(now, out);
     return out;
   }
@@ -87,7 +87,7 @@ JobActions Job::joined(const NodeFacts& facts, TimePoint now, const Status& firs
     drained_.insert(facts.id);
     nodes_.at(facts.id).leaving_signal = SIGTERM;
   }
-  if (state_ == JobState::kEnded) expect_leave(nodes_.at(facts.id), now);
+  if (state_ == JobPhase::kEnded) expect_leave(nodes_.at(facts.id), now);
   if (!has_run_) {
     if (facts.replaces) came_.erase(*facts.replaces);
     came_.insert(facts.id);
@@ -111,7 +111,7 @@ JobActions Job::status(MemberId from, const Status& status, TimePoint now) {
   }
   Node& node = found->second;
   node.last_heard = now;
-  node.is_heard_in_stop = state_ == JobState::kStopping;
+  node.is_heard_in_stop = state_ == JobPhase::kStopping;
   if (status.sequence > node.last.sequence) {
     const bool is_news = !is_same_but_sequence(status, node.last);
     handle_status(node, status, now, out);
@@ -157,7 +157,7 @@ JobActions Job::drain(std::optional<NodeRank> rank, TimePoint now) {
     return entry.second.seat && entry.second.seat->node_rank == *rank;
   };
   const auto found = std::find_if(nodes_.begin(), nodes_.end(), is_meant);
-  if (state_ == JobState::kEnded || found == nodes_.end()) return out;
+  if (state_ == JobPhase::kEnded || found == nodes_.end()) return out;
   if (!found->second.is_leaving()) {
     drained_.insert(found->first);
     handle_leaving(found->second, SIGTERM, now, out);
@@ -169,9 +169,9 @@ JobActions Job::drain(std::optional<NodeRank> rank, TimePoint now) {
 JobActions Job::end_for_all(const JobEnd& end, TimePoint now) {
   absorb_pause(now);
   JobActions out;
-  if (state_ == JobState::kEnded) return out;
+  if (state_ == JobPhase::kEnded) return out;
   cause_.end_with(end);
-  if (state_ == JobState::kGathering) {
+  if (state_ == JobPhase::kGathering) {
     finish(*cause_.ending(), now, out);
   } else {
     begin_stop(cause_.ending()->why, now, out);
@@ -183,7 +183,7 @@ JobActions Job::end_for_all(const JobEnd& end, TimePoint now) {
 JobActions Job::end_at_once(TimePoint now) {
   absorb_pause(now);
   JobActions out;
-  if (state_ != JobState::kEnded && cause_.ending()) finish(*cause_.ending(), now, out);
+  if (state_ != JobPhase::kEnded && cause_.ending()) finish(*cause_.ending(), now, out);
   return out;
 }
 
@@ -219,15 +219,15 @@ void Job::expect_leave(Node& node, TimePoint now) const {
 bool Job::is_to_hear_the_end(const Node& node) const {
   const std::optional<NodeRank> place = place_of(node);
   const bool has_gone = node.last.has_heard_end || node.is_leaving();
-  return state_ == JobState::kEnded && place && successes_.has(*place) && !has_gone;
+  return state_ == JobPhase::kEnded && place && successes_.has(*place) && !has_gone;
 }
 
 TimePoint Job::next_wake(TimePoint now) const {
   TimePoint wake = now + timing_.heartbeat / 4;
-  if (state_ == JobState::kStopping && losses_.fenced_until() > now) {
+  if (state_ == JobPhase::kStopping && losses_.fenced_until() > now) {
     wake = std::min(wake, losses_.fenced_until());
   }
-  if (state_ == JobState::kGathering) {
+  if (state_ == JobPhase::kGathering) {
     for (const TimePoint at : {losses_.fenced_until(), restarts_at_, opened_at_ + timing_.rejoin_timeout}) {
       if (at > now) wake = std::min(wake, at);
     }
@@ -241,7 +241,7 @@ bool Job::awaits_return(TimePoint now) const { return !awaited_to_hear(now).empt
 
 std::vector<std::string> Job::awaited_to_hear(TimePoint now) const {
   std::vector<std::string> names;
-  if (state_ != JobState::kEnded) return names;
+  if (state_ != JobPhase::kEnded) return names;
   for (const VacantSeat& vacant : losses_.awaited(now)) {
     if (successes_.has(vacant.rank)) names.push_back(vacant.name);
   }
@@ -252,7 +252,7 @@ std::vector<std::string> Job::awaited_to_hear(TimePoint now) const {
 // Nodes of the coordinator before this one stop their workers, and come when these are gone. How many there were of an
 // elastic world, nobody knows.
 bool Job::may_hear_of_others(TimePoint now) const {
-  if (state_ != JobState::kEnded || has_run_ || everyone_succeeded()) return false;
+  if (state_ != JobPhase::kEnded || has_run_ || everyone_succeeded()) return false;
   const bool may_be_more = came_.size() < static_cast<std::size_t>(spec_.max_nodes);
   return told_generation_.value() > 0 && may_be_more && now < opened_at_ + timing_.rejoin_timeout;
 }
@@ -293,7 +293,7 @@ std::string Job::because_of_pause(TimePoint now) const {
 void Job::drop_silent(TimePoint now, JobActions& out) {
   std::vector<std::pair<MemberId, Duration>> silent;
   for (const auto& [id, node] : nodes_) {
-    const bool is_done = state_ == JobState::kEnded ? is_to_hear_the_end(node) : has_succeeded(node);
+    const bool is_done = state_ == JobPhase::kEnded ? is_to_hear_the_end(node) : has_succeeded(node);
     const Duration silence = now - node.last_heard;
     if (silence >= timing_.liveness() && !is_done) silent.emplace_back(id, silence);
   }
@@ -320,7 +320,7 @@ void Job::replace_silent(const NodeFacts& newcomer, TimePoint now, JobActions& o
 }
 
 bool Job::keeps_seat(const NodeFacts& facts) const {
-  const bool has_seats = state_ == JobState::kRunning || state_ == JobState::kStopping;
+  const bool has_seats = state_ == JobPhase::kRunning || state_ == JobPhase::kStopping;
   return has_seats && facts.replaces && facts.succeeded && facts.succeeded->generation == generation_ &&
          successes_.are_of(*facts.succeeded);
 }
@@ -356,13 +356,13 @@ void Job::handle_status(Node& node, const Status& status, TimePoint now, JobActi
   if (status.failure && !status.failure->rank)
     return end_by_failure_of_no_worker(node, *status.failure, now, out);
   if (!node.seat || status.generation != generation_) return;
-  if (state_ == JobState::kStopping && status.failure) reconsider(node, *status.failure, out);
+  if (state_ == JobPhase::kStopping && status.failure) reconsider(node, *status.failure, out);
   // Its ranks left before it heard that one of another node had lost them.
   const bool tells_more = status.failure.has_value();  // of one rank, not of them all
-  if (state_ == JobState::kStopping && has_succeeded(node) && !tells_more) {
+  if (state_ == JobPhase::kStopping && has_succeeded(node) && !tells_more) {
     reconsider(node, as_leaver(node), out);
   }
-  if (state_ != JobState::kRunning) return;
+  if (state_ != JobPhase::kRunning) return;
   if (status.failure) {
     blame(node, *status.failure);
     begin_stop(cause_.why(), now, out);
@@ -429,8 +429,8 @@ void Job::handle_leaving(Node& node, int signal, TimePoint now, JobActions& out)
   const bool did_its_part = has_succeeded(node) && !node.facts.hosts_coordinator;
   const bool is_needed = node.facts.hosts_coordinator || signal == SIGINT ||
                          (place_of(node) && (!spec_.is_elastic() || staying < spec_.min_nodes));
-  if (state_ == JobState::kEnded) return;
-  if (state_ == JobState::kGathering) {
+  if (state_ == JobPhase::kEnded) return;
+  if (state_ == JobPhase::kGathering) {
     // Between two generations, as while one runs; before the first another may come in its place.
     const bool is_missed = node.previous && (signal == SIGINT || staying < spec_.min_nodes);
     if (node.facts.hosts_coordinator || is_missed) finish(end, now, out);
@@ -455,7 +455,7 @@ bool Job::has_had_a_part(const Node& node) const {
 // part in it, another may come; the others can do without one that leaves, or the job ends with it.
 void Job::end_by_failure_of_no_worker(Node& node, const NodeFailure& failure, TimePoint now,
                                       JobActions& out) {
-  if (state_ == JobState::kEnded || node.is_leaving()) return;
+  if (state_ == JobPhase::kEnded || node.is_leaving()) return;
   const JobEnd end{.exit_code = failure.exit_code,
                    .why = placed(failure.what, node),
                    .restarts_used = restarts_.restart_count()};
@@ -463,7 +463,7 @@ void Job::end_by_failure_of_no_worker(Node& node, const NodeFailure& failure, Ti
     node.ends_with = end;
     return;
   }
-  if (state_ == JobState::kGathering) return finish(end, now, out);
+  if (state_ == JobPhase::kGathering) return finish(end, now, out);
   cause_.end_unless_failed(end);
   begin_stop(end.why, now, out);
 }
@@ -476,7 +476,7 @@ void Job::drop(MemberId who, const std::string& why, TimePoint now, JobActions& 
   if (const std::optional<NodeRank> place = place_of(node)) losses_.remember_place(who, *place);
   const std::string what = fmt::format("{} was lost{}: {}", name_of(node), because_of_pause(now), why);
   losses_.expel(who, fmt::format("{}; start ddprun there again to join the next generation", what));
-  if (state_ == JobState::kEnded) return;
+  if (state_ == JobPhase::kEnded) return;
   if (!node.is_leaving()) {
     came_.erase(who);
     out.push_back(Note{what});
@@ -495,14 +495,14 @@ void Job::drop(MemberId who, const std::string& why, TimePoint now, JobActions& 
   if (!failure || failure->node_rank != node.seat->node_rank) {
     cause_.lost({.what = what,
                  .is_by_pause = was_paused(now),
-                 .was_there = state_ == JobState::kStopping && node.is_heard_in_stop});
+                 .was_there = state_ == JobPhase::kStopping && node.is_heard_in_stop});
   }
-  if (state_ == JobState::kRunning) begin_stop(what, now, out);
+  if (state_ == JobPhase::kRunning) begin_stop(what, now, out);
 }
 
 void Job::begin_stop(const std::string& why, TimePoint now, JobActions& out) {
-  if (state_ != JobState::kRunning) return;
-  state_ = JobState::kStopping;
+  if (state_ != JobPhase::kRunning) return;
+  state_ = JobPhase::kStopping;
   opened_at_ = now;
   stopped_at_ = now;
   for (auto& [id, node] : nodes_) node.is_heard_in_stop = false;

@@ -37,14 +37,14 @@ struct Note {  ///< a sentence for the log
 using JobAction = std::variant<SendOrder, Disconnect, BeginGeneration, Note>;
 using JobActions = std::vector<JobAction>;
 
-enum class JobState {
+enum class JobPhase {
   kGathering,  ///< waiting for nodes
   kRunning,    ///< a generation runs
   kStopping,   ///< its workers are being stopped everywhere
   kEnded,
 };
 
-std::string_view to_string(JobState state);
+std::string_view to_string(JobPhase state);
 
 /// The whole of a job's membership: who is in the world, which generation runs, why it stops, what follows.
 ///
@@ -87,7 +87,7 @@ class Job {
   JobActions tick(TimePoint now);
 
   [[nodiscard]] TimePoint next_wake(TimePoint now) const;
-  [[nodiscard]] JobState state() const { return state_; }
+  [[nodiscard]] JobPhase state() const { return state_; }
   [[nodiscard]] Generation generation() const { return generation_; }
   [[nodiscard]] const JobEnd& end() const { return end_; }
   /// Who is here and who is missing, for people; `now` for "not heard from for …".
@@ -178,7 +178,7 @@ class Job {
   JobSpec spec_;
   Timing timing_;
   std::string coordinator_;
-  JobState state_ = JobState::kGathering;
+  JobPhase state_ = JobPhase::kGathering;
   Generation generation_{0};
   std::map<MemberId, Node> nodes_;
   std::set<MemberId> drained_;  ///< by command: who comes back in the place of one of them leaves, too
@@ -201,7 +201,7 @@ class Job {
   TimePoint stopped_at_{};
   JobEnd end_;
   std::string description_;  ///< describe(), made anew once in a heartbeat: it names many nodes
-  JobState described_state_ = JobState::kEnded;
+  JobPhase described_state_ = JobPhase::kEnded;
   TimePoint described_at_{};
   std::uint64_t described_arrivals_ = 0;  ///< who came later is not in it
 };

@@ -24,16 +24,16 @@ std::string explain(const JobEnd& end) {
 
 void Job::advance(TimePoint now, JobActions& out) {
   finish_if_all_succeeded(now, out);
-  const bool was_stopping = state_ == JobState::kStopping;
+  const bool was_stopping = state_ == JobPhase::kStopping;
   if (was_stopping) {
     const auto is_done = [&](const auto& entry) { return !entry.second.seat || reports_idle(entry.second); };
     if (now >= losses_.fenced_until() && std::all_of(nodes_.begin(), nodes_.end(), is_done) &&
         !may_still_succeed(now))
       conclude(now, out);
   }
-  if (state_ == JobState::kGathering) gather(now, out);
-  if (was_stopping && state_ == JobState::kGathering) send_to_all(now, out);  // what is waited for
-  if (state_ == JobState::kRunning) check_growth(now, out);
+  if (state_ == JobPhase::kGathering) gather(now, out);
+  if (was_stopping && state_ == JobPhase::kGathering) send_to_all(now, out);  // what is waited for
+  if (state_ == JobPhase::kRunning) check_growth(now, out);
   if (state_ != described_state_ || now - described_at_ >= timing_.heartbeat) {
     described_state_ = state_;
     described_at_ = now;
@@ -43,11 +43,11 @@ void Job::advance(TimePoint now, JobActions& out) {
 }
 
 void Job::finish_if_all_succeeded(TimePoint now, JobActions& out) {
-  if (state_ != JobState::kEnded && everyone_succeeded()) finish(JobEnd{}, now, out);
+  if (state_ != JobPhase::kEnded && everyone_succeeded()) finish(JobEnd{}, now, out);
 }
 
 void Job::conclude(TimePoint now, JobActions& out) {
-  state_ = JobState::kGathering;
+  state_ = JobPhase::kGathering;
   opened_at_ = now;
   for (auto& [id, node] : nodes_) {
     node.previous = place_of(node);
@@ -66,7 +66,7 @@ void Job::conclude(TimePoint now, JobActions& out) {
       finish(std::move(conclusion.end), now, out);
       break;
   }
-  if (state_ != JobState::kEnded) drop_silent(now, out);
+  if (state_ != JobPhase::kEnded) drop_silent(now, out);
 }
 
 Generation Job::next_generation() const {
@@ -136,7 +136,7 @@ void Job::open_generation(const std::string& why, TimePoint now, JobActions& out
     seat.coordinator = coordinator_;
   }
   for (std::size_t i = 0; i < seats.size(); ++i) nodes_.at(seating.by_rank[i].node.id).seat = seats[i];
-  state_ = JobState::kRunning;
+  state_ = JobPhase::kRunning;
   losses_.begin_generation();
   successes_.begin(generation_, static_cast<int>(seats.size()), coordinator_);
   out.push_back(Note{fmt::format("generation {} begins: {}; {} worker{}", generation_, why,
@@ -163,7 +163,7 @@ void Job::check_growth(TimePoint now, JobActions& out) {
 void Job::finish(JobEnd end, TimePoint now, JobActions& out) {
   end.restarts_used = restarts_.restart_count();
   end_ = std::move(end);
-  state_ = JobState::kEnded;
+  state_ = JobPhase::kEnded;
   for (auto& [id, node] : nodes_) expect_leave(node, now);
   out.push_back(Note{end_.exit_code == 0 ? std::string("the job succeeded")
                                          : fmt::format("the job ends: {}", end_.why)});

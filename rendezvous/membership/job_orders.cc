@@ -45,16 +45,16 @@ JobEnd Job::ended_by_leaving(const Node& node) const {
 
 Order Job::order_for(const Node& node, TimePoint now) const {
   Order order{.acknowledged = node.last.sequence, .generation = generation_};
-  if (state_ == JobState::kEnded) {
+  if (state_ == JobPhase::kEnded) {
     order.kind = OrderKind::kEnd;
     order.end = end_;
   } else if (node.is_leaving() && (!node.seat || is_idle(node)) && !cause_.ending()) {
     order.kind = OrderKind::kEnd;
     order.end = ended_by_leaving(node);
-  } else if (state_ == JobState::kStopping && node.seat && !reports_idle(node)) {
+  } else if (state_ == JobPhase::kStopping && node.seat && !reports_idle(node)) {
     order.kind = OrderKind::kStop;
     order.text = cause_.why();
-  } else if (state_ == JobState::kRunning && node.seat) {
+  } else if (state_ == JobPhase::kRunning && node.seat) {
     order.kind = OrderKind::kRun;
     const bool has_begun = node.last.generation == generation_;
     if (!has_begun) {
@@ -62,11 +62,11 @@ Order Job::order_for(const Node& node, TimePoint now) const {
       order.restart = restart_;
     }
   } else if (node.arrival <= described_arrivals_ &&
-             (state_ == JobState::kRunning || now - opened_at_ >= kQuietWait)) {
+             (state_ == JobPhase::kRunning || now - opened_at_ >= kQuietWait)) {
     order.text =
-        state_ == JobState::kRunning ? fmt::format("waiting as a spare: {}", description_) : description_;
+        state_ == JobPhase::kRunning ? fmt::format("waiting as a spare: {}", description_) : description_;
   }
-  if (order.kind == OrderKind::kWait && state_ == JobState::kGathering) order.restart = restart_;
+  if (order.kind == OrderKind::kWait && state_ == JobPhase::kGathering) order.restart = restart_;
   return order;
 }
 
@@ -78,7 +78,7 @@ std::optional<std::string> Job::refuse(const NodeFacts& facts, bool has_seat, Ti
         membership::name_of(facts), facts.pinned->value(), spec_.max_nodes, spec_.max_nodes - 1);
   }
   if (nodes_.contains(facts.id)) return std::string("this agent has joined already");
-  if (state_ == JobState::kEnded) {
+  if (state_ == JobPhase::kEnded) {
     if (facts.replaces) return std::nullopt;  // it took part, and is told the end
     return fmt::format("job {} has ended", spec_.run_id);
   }
@@ -95,7 +95,7 @@ std::optional<std::string> Job::refuse(const NodeFacts& facts, bool has_seat, Ti
 }
 
 std::optional<std::string> Job::why_not_drained(std::optional<NodeRank> rank) const {
-  if (state_ == JobState::kEnded) return fmt::format("job {} has ended", spec_.run_id);
+  if (state_ == JobPhase::kEnded) return fmt::format("job {} has ended", spec_.run_id);
   if (!rank) return std::nullopt;
   std::set<int> ranks;
   for (const auto& [id, node] : nodes_) {
@@ -111,7 +111,7 @@ std::string Job::describe(TimePoint now) const {
   Attendance attendance{.min_nodes = spec_.min_nodes, .max_nodes = spec_.max_nodes, .missing = missing()};
   for (const Node* node : eligible()) attendance.here.push_back(name_of(*node));
   for (const auto& [id, node] : nodes_) {
-    if (state_ == JobState::kStopping && node.seat && !reports_idle(node))
+    if (state_ == JobPhase::kStopping && node.seat && !reports_idle(node))
       attendance.stopping.push_back(name_of(node));
   }
   if (losses_.fenced_until() > now) attendance.fence = timing_.liveness();
@@ -121,7 +121,7 @@ std::string Job::describe(TimePoint now) const {
 std::vector<std::string> Job::awaited() const {
   std::vector<std::string> names;
   for (const auto& [id, node] : nodes_) {
-    if (state_ == JobState::kEnded || (node.seat && !reports_idle(node))) names.push_back(name_of(node));
+    if (state_ == JobPhase::kEnded || (node.seat && !reports_idle(node))) names.push_back(name_of(node));
   }
   for (std::string& name : awaited_to_hear(last_event_)) names.push_back(std::move(name));
   return names;
@@ -129,7 +129,7 @@ std::vector<std::string> Job::awaited() const {
 
 std::vector<std::string> Job::missing() const {
   std::vector<std::string> names;
-  if (state_ == JobState::kRunning || view().ready >= spec_.max_nodes) return names;
+  if (state_ == JobPhase::kRunning || view().ready >= spec_.max_nodes) return names;
   bool everyone_is_pinned = !nodes_.empty();
   std::set<int> here;
   for (const auto& [id, node] : nodes_) {

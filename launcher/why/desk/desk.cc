@@ -42,7 +42,7 @@ std::int64_t now_ns() {
 /// In the process beside the launcher, with the launcher's own priority: whoever asks waits for seconds alone, and what
 /// hangs has often left somebody who spins.
 void look_and_tell(pid_t launcher, std::size_t most_bytes, const QuietSince& quiet, int out) {
-  const std::optional<JobState> state = parse_job_state(read_job_state(launcher));
+  const std::optional<PublishedJob> state = parse_job_state(read_job_state(launcher));
   if (!state || !has_ranks(state->phase)) return;  // they would be those of another round, or nobody's
   std::vector<RankTarget> targets;
   for (int local = 0; local < static_cast<int>(state->workers.size()); ++local) {

@@ -208,8 +208,8 @@ struct JobPicture {
   int launcher = 0;
   bool is_launcher_stopped = false;  ///< by a signal, so that it notices nothing
   std::string command;
-  int generation = 1;    ///< restarts + 1
-  std::string phase;     ///< of JobState
+  int generation = 1;    ///< counts from 1, as membership::Generation does: restarts + 1
+  std::string phase;     ///< of PublishedJob
   std::string awaits{};  ///< the same
   int world_size = 0;
   std::int64_t taken_ns = 0;          ///< CLOCK_REALTIME of the second look

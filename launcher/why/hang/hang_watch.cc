@@ -29,7 +29,7 @@ HangLimits hang_limits(const Options& options, const std::optional<JobHangTimeou
           .timeout_name = options.hang_timeout ? "--hang-timeout" : "/hang_timeout_s"};
 }
 
-void HangWatch::generation_started(const membership::Round& round) {
+void HangWatch::round_begins(const membership::Round& round) {
   stop();
   targets_.clear();
   has_killed_ = false;

@@ -48,7 +48,7 @@ class HangWatch final : public Observer {
   HangWatch(Parts parts, HangLimits limits)
       : parts_(std::move(parts)), limits_(limits), begin_(parts_.io), descriptor_(parts_.io) {}
 
-  void generation_started(const membership::Round& round) override;
+  void round_begins(const membership::Round& round) override;
   void worker_spawned(const membership::Round& round, const WorkerOutcome& worker) override;
   void worker_exited(const membership::Round& round, const WorkerOutcome& worker) override;
   void stopping(const membership::Round& round, StopReason reason, const std::string& why) override;

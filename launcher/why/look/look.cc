@@ -324,7 +324,7 @@ LookingProcess start_looking(const RankTarget& target, std::chrono::milliseconds
 }
 
 /// The last whole line of what was said.
-void take_facts(LookingProcess& looking) {
+void read_facts(LookingProcess& looking) {
   const std::size_t end = looking.text.rfind('\n');
   if (end == std::string::npos) return;
   const std::size_t begin = end == 0 ? std::string::npos : looking.text.rfind('\n', end - 1);
@@ -370,7 +370,7 @@ void look_at_some(std::span<const RankTarget> targets, const LookLimits& limits,
   for (const RankTarget& target : targets) all.push_back(start_looking(target, limits.between));
   hear_all(all, until);
   for (LookingProcess& looking : all) {
-    take_facts(looking);
+    read_facts(looking);
     if (looking.out && looking.facts.problem.empty())
       looking.facts.problem = "not everything could be read of it in time";
     if (looking.pid > 0) {

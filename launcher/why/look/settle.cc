@@ -9,7 +9,7 @@ namespace ddprun::launcher::why {
 
 bool has_ranks(std::string_view phase) { return phase == "running" || phase == "waiting"; }
 
-void settle(JobPicture& picture, const std::optional<JobState>& now) {
+void settle(JobPicture& picture, const std::optional<PublishedJob>& now) {
   picture.phase = now ? now->phase : "ending";
   picture.awaits = now ? now->awaits : std::string();
   if (now && now->restart_count + 1 != picture.generation) picture.phase = "restarting";

@@ -54,7 +54,7 @@ std::string address_text(int family, const __be32* address, __be16 port) {
 }
 
 /// Of one connection: its message, and behind it what was asked for.
-void take_connection(const char* message, std::size_t size, std::map<std::string, Received>& found) {
+void parse_connection(const char* message, std::size_t size, std::map<std::string, Received>& found) {
   inet_diag_msg head{};
   if (size < sizeof head) return;
   std::memcpy(&head, message, sizeof head);
@@ -80,13 +80,13 @@ void take_connection(const char* message, std::size_t size, std::map<std::string
 }
 
 /// False: it was the last of the answer, or there is none.
-bool take_messages(const char* bytes, std::size_t size, std::map<std::string, Received>& found) {
+bool parse_messages(const char* bytes, std::size_t size, std::map<std::string, Received>& found) {
   for (std::size_t at = 0; at + sizeof(nlmsghdr) <= size;) {
     nlmsghdr header{};
     std::memcpy(&header, bytes + at, sizeof header);
     if (header.nlmsg_len < sizeof header || at + header.nlmsg_len > size) return false;
     if (header.nlmsg_type != SOCK_DIAG_BY_FAMILY) return false;  // NLMSG_DONE, NLMSG_ERROR
-    take_connection(bytes + at + NLMSG_HDRLEN, header.nlmsg_len - NLMSG_HDRLEN, found);
+    parse_connection(bytes + at + NLMSG_HDRLEN, header.nlmsg_len - NLMSG_HDRLEN, found);
     at += NLMSG_ALIGN(header.nlmsg_len);
   }
   return true;
@@ -106,7 +106,7 @@ std::map<std::string, Received> tcp_received() {
     for (;;) {
       const ssize_t count = ::recv(socket.get(), buffer.data(), buffer.size(), 0);
       if (count <= 0) return found;
-      if (!take_messages(buffer.data(), static_cast<std::size_t>(count), found)) break;
+      if (!parse_messages(buffer.data(), static_cast<std::size_t>(count), found)) break;
     }
   }
   return found;

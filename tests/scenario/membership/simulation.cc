@@ -84,7 +84,7 @@ class Schedule {
     if (promises_->broken().empty()) check_progress();
     stats_.hosts = static_cast<int>(hosts_.size());
     stats_.generations = static_cast<int>(job_->generation().value());
-    stats_.ended = job_->state() == JobState::kEnded;
+    stats_.ended = job_->state() == JobPhase::kEnded;
     for (const auto& agent : agents_) stats_.kills_by_lease += agent->kills_by_lease();
     return promises_->broken();
   }
@@ -415,7 +415,7 @@ class Schedule {
 
   /// Another one takes its place, which knows nothing.
   void restart_coordinator() {
-    if (job_->state() == JobState::kEnded) return;
+    if (job_->state() == JobPhase::kEnded) return;
     failures_told_.clear();
     heard_at_.clear();
     job_.emplace(spec_, timing_, job_clock(), std::to_string(++coordinators_));
@@ -456,7 +456,7 @@ class Schedule {
   // ---- promises
 
   void check_progress() {
-    if (job_->state() == JobState::kEnded) return check_end();
+    if (job_->state() == JobPhase::kEnded) return check_end();
     for (const Host& host : hosts_) {
       const std::optional<TimePoint> over = host.is_up() ? host.agent->time_over_at() : std::nullopt;
       if (over && now_ - *over > kPatience)
@@ -465,7 +465,7 @@ class Schedule {
     if (now_ - last_work_ <= kPatience) return;
     int alive = 0;
     for (const Host& host : hosts_) alive += host.is_up() ? 1 : 0;
-    if (job_->state() == JobState::kGathering && alive < spec_.min_nodes) return;
+    if (job_->state() == JobPhase::kGathering && alive < spec_.min_nodes) return;
     broke(fmt::format("{} in generation {}, and no {} nodes have worked for {} ms, with {} alive: {}",
                       to_string(job_->state()), job_->generation(), spec_.min_nodes,
                       (now_ - last_work_) / 1ms, alive, job_->describe(job_clock())));
@@ -490,10 +490,10 @@ class Schedule {
 
   void take_status(MemberId sender, const Status& status) {
     if (sender < first_id_) return;  // it was on its way to the coordinator before
-    const JobState state = job_->state();
+    const JobPhase state = job_->state();
     heard_at_[owner_of(sender)] = now_;
     const JobActions actions = job_->status(sender, status, job_clock());
-    const bool is_in_time = state == JobState::kRunning || state == JobState::kStopping;
+    const bool is_in_time = state == JobPhase::kRunning || state == JobPhase::kStopping;
     const bool is_heard = std::none_of(actions.begin(), actions.end(), [](const JobAction& action) {
       return std::holds_alternative<Disconnect>(action);
     });
@@ -560,11 +560,11 @@ class Schedule {
   }
 
   void note_work() {
-    if (job_->state() == JobState::kEnded && ended_at_ == TimePoint{}) {
+    if (job_->state() == JobPhase::kEnded && ended_at_ == TimePoint{}) {
       ended_at_ = now_;
       check_cause();
     }
-    if (job_->state() != JobState::kRunning) return;
+    if (job_->state() != JobPhase::kRunning) return;
     int working = 0;
     for (const Host& host : hosts_) {
       if (host.agent == nullptr) continue;

@@ -11,8 +11,8 @@ using namespace ddprun::launcher;
 
 namespace {
 
-WorkerOutcome worker(int rank, ExitStatus status, Verdict verdict = Verdict::kConsequence) {
-  return {.rank = Rank(rank), .pid = 700 + rank, .status = status, .verdict = verdict};
+WorkerOutcome worker(int rank, ExitStatus status, EndKind end_kind = EndKind::kConsequence) {
+  return {.rank = Rank(rank), .pid = 700 + rank, .status = status, .end_kind = end_kind};
 }
 
 /// One generation, of which the worker of rank 2 seemed to be the root cause here.
@@ -21,8 +21,8 @@ JobOutcome after_a_symptom(int restart_count = 3) {
                                .restart_count = restart_count,
                                .reason = StopReason::kWorkerFailed,
                                .root_cause = 0};
-  generation.workers = {worker(2, ExitStatus::exited(1), Verdict::kRootCause),
-                        worker(3, ExitStatus::exited(0), Verdict::kSucceeded)};
+  generation.workers = {worker(2, ExitStatus::exited(1), EndKind::kRootCause),
+                        worker(3, ExitStatus::exited(0), EndKind::kSucceeded)};
   JobOutcome outcome;
   outcome.generations.push_back(std::move(generation));
   return outcome;
@@ -49,7 +49,7 @@ TEST_CASE("a restart for a lost node is kept with its generation, of which no wo
   const GenerationOutcome& last = outcome.generations.back();
   CHECK(last.restart_why == "node 1 was lost");
   CHECK_FALSE(last.root_cause);
-  CHECK(last.workers[0].verdict == Verdict::kConsequence);
+  CHECK(last.workers[0].end_kind == EndKind::kConsequence);
   CHECK(outcome.granted_restart->why == "node 1 was lost");
   CHECK(outcome.restarts_used == 1);
   outcome.remote_cause.reset();
@@ -83,8 +83,8 @@ TEST_CASE("a rank of this node that left with 0 is the root cause, and who lost 
   outcome.remote_cause = cause(3, 3, true);
   note_bad_end(outcome);
   const GenerationOutcome& last = outcome.generations.back();
-  CHECK(last.workers[1].verdict == Verdict::kRootCause);
-  CHECK(last.workers[0].verdict == Verdict::kConsequence);
+  CHECK(last.workers[1].end_kind == EndKind::kRootCause);
+  CHECK(last.workers[0].end_kind == EndKind::kConsequence);
   CHECK(outcome.remote_cause->worker.pid == 703);
   CHECK(last.remote_cause->worker.pid == 703);
 }

@@ -176,7 +176,7 @@ TEST_CASE("the flags of a command stand before or behind its word, and an unknow
 }
 
 TEST_CASE("a doctor of several hosts needs to know how many, and where they meet") {
-  const DoctorOptions told =
+  const DoctorCommand told =
       parse({"doctor", "--nnodes", "3", "--rdzv-endpoint", "a:29400", "--node-rank=2", "--timeout", "5s"})
           .value()
           .doctor;

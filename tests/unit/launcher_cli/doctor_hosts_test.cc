@@ -133,8 +133,8 @@ TEST_CASE("what a lost host did not do is not held against the others") {
   MeetingFacts meeting = healthy_meeting();
   cannot_reach(meeting, 0, 2, "connection timed out");
   meeting.hosts[2].lost = "the other side closed the connection";
-  CHECK(finding_about(meeting, "hosts").health == Health::kOk);
-  CHECK(finding_about(meeting, "reach").health == Health::kOk);
+  CHECK(finding_about(meeting, "hosts").kind == FindingKind::kOk);
+  CHECK(finding_about(meeting, "reach").kind == FindingKind::kOk);
   CHECK(is_any_wrong(examine_hosts(meeting)));
 }
 
@@ -151,7 +151,7 @@ TEST_CASE("clocks are apart only by more than the way to them leaves in doubt") 
   meeting.hosts[1].clock_ahead = 2;
   CHECK(finding_about(meeting, "clocks").state == "node-b is 2.0 s ahead of node-a");
   meeting.hosts[1].clock_doubt = 1.6;
-  CHECK(finding_about(meeting, "clocks").health == Health::kOk);
+  CHECK(finding_about(meeting, "clocks").kind == FindingKind::kOk);
 }
 
 TEST_CASE("a host is seated once, at its own place, while there is one") {

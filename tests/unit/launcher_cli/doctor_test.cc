@@ -94,9 +94,9 @@ TEST_CASE("the page of a machine where all is wrong says how to mend each") {
 TEST_CASE("a machine without GPUs is nothing wrong, one whose GPUs cannot be reached is") {
   MachineFacts machine = healthy_machine();
   machine.gpus.clear();
-  CHECK(finding_about(machine, "GPUs").health == Health::kWrong);
+  CHECK(finding_about(machine, "GPUs").kind == FindingKind::kWrong);
   machine.driver.clear();
-  CHECK(finding_about(machine, "GPUs").health == Health::kNote);
+  CHECK(finding_about(machine, "GPUs").kind == FindingKind::kNote);
   machine.gpus = {"GPU"};
   CHECK(finding_about(machine, "GPUs").mend ==
         "NVIDIA's driver is not loaded: modprobe nvidia, or install it and start anew");
@@ -105,7 +105,7 @@ TEST_CASE("a machine without GPUs is nothing wrong, one whose GPUs cannot be rea
 TEST_CASE("room in a place that cannot be written is no room") {
   MachineFacts machine = healthy_machine();
   machine.shm_error = machine.temporary_error = "Permission denied";
-  CHECK(finding_about(machine, "/dev/shm").health == Health::kWrong);
+  CHECK(finding_about(machine, "/dev/shm").kind == FindingKind::kWrong);
   CHECK(finding_about(machine, "/dev/shm").state == "no file can be made in it: Permission denied");
   CHECK(finding_about(machine, "logs").state == "no file can be made in /tmp: Permission denied");
 }
@@ -113,7 +113,7 @@ TEST_CASE("room in a place that cannot be written is no room") {
 TEST_CASE("what /proc would say is unknown without it") {
   MachineFacts machine = healthy_machine();
   machine.has_proc = machine.has_worker = false;
-  CHECK(finding_about(machine, "/proc").health == Health::kWrong);
+  CHECK(finding_about(machine, "/proc").kind == FindingKind::kWrong);
   CHECK(finding_about(machine, "memory").state == "unknown without /proc");
   CHECK(finding_about(machine, "job files").state == "unknown without /proc");
 }
@@ -121,9 +121,9 @@ TEST_CASE("what /proc would say is unknown without it") {
 TEST_CASE("locked memory matters where InfiniBand is") {
   MachineFacts machine = healthy_machine();
   machine.locked_memory = 8 << 20;
-  CHECK(finding_about(machine, "locked memory").health == Health::kWrong);
+  CHECK(finding_about(machine, "locked memory").kind == FindingKind::kWrong);
   machine.infiniband.clear();
-  CHECK(finding_about(machine, "locked memory").health == Health::kOk);
+  CHECK(finding_about(machine, "locked memory").kind == FindingKind::kOk);
 }
 
 TEST_CASE("a name that means the loopback is a trap for jobs of several nodes") {
@@ -133,7 +133,7 @@ TEST_CASE("a name that means the loopback is a trap for jobs of several nodes") 
         "gloo listens there, where no other node comes: for jobs of several nodes write 10.0.0.2 node-a into "
         "/etc/hosts, or set GLOO_SOCKET_IFNAME");
   machine.name_addresses = {"127.0.1.1", "10.0.0.2"};
-  CHECK(finding_about(machine, "name").health == Health::kOk);
+  CHECK(finding_about(machine, "name").kind == FindingKind::kOk);
   machine.name_seconds = 5.02;
   CHECK(finding_about(machine, "name").state == "node-a is 127.0.1.1, 10.0.0.2, which took 5.0 s");
 }
@@ -141,9 +141,9 @@ TEST_CASE("a name that means the loopback is a trap for jobs of several nodes") 
 TEST_CASE("no Python is a note, and one that was named and is not there is wrong") {
   MachineFacts machine = healthy_machine();
   machine.python = {.error = "python3 is not in PATH"};
-  CHECK(finding_about(machine, "Python").health == Health::kNote);
+  CHECK(finding_about(machine, "Python").kind == FindingKind::kNote);
   machine.python.is_chosen = true;
-  CHECK(finding_about(machine, "Python").health == Health::kWrong);
+  CHECK(finding_about(machine, "Python").kind == FindingKind::kWrong);
 }
 
 TEST_CASE("NCCL takes the beginning of an interface's name, gloo the whole") {
@@ -153,7 +153,7 @@ TEST_CASE("NCCL takes the beginning of an interface's name, gloo the whole") {
     if (gloo != nullptr) machine.gloo_interface = gloo;
     const std::vector<Finding> findings = examine(machine);
     return std::any_of(findings.begin(), findings.end(),
-                       [](const Finding& each) { return each.health == Health::kWrong; });
+                       [](const Finding& each) { return each.kind == FindingKind::kWrong; });
   };
   CHECK_FALSE(chosen("eth", nullptr));
   CHECK_FALSE(chosen("^docker", nullptr));

@@ -56,7 +56,7 @@ std::vector<nlohmann::json> all_events() {
   outcome.exit_code = 137;
   outcome.reason = StopReason::kWorkerFailed;
 
-  log.generation_started(round);
+  log.round_begins(round);
   log.worker_spawned(round, killed_worker());
   log.worker_exited(round, killed_worker());
   log.stopping(round, StopReason::kWorkerFailed, "rank 0 \xff was killed");

@@ -13,19 +13,19 @@ namespace {
 
 using std::chrono::milliseconds;
 
-WorkerOutcome worker(int rank, Verdict verdict, ExitStatus status, int ended_ms = 1200) {
+WorkerOutcome worker(int rank, EndKind end_kind, ExitStatus status, int ended_ms = 1200) {
   WorkerOutcome outcome;
   outcome.rank = Rank(rank);
   outcome.local_rank = LocalRank(rank);
   outcome.pid = 100 + rank;
-  outcome.verdict = verdict;
+  outcome.end_kind = end_kind;
   outcome.status = status;
   outcome.ended_at = TimePoint(milliseconds(ended_ms));
   return outcome;
 }
 
 WorkerOutcome stopped(int rank, int with = SIGTERM) {
-  WorkerOutcome outcome = worker(rank, Verdict::kConsequence, ExitStatus::killed(with));
+  WorkerOutcome outcome = worker(rank, EndKind::kConsequence, ExitStatus::killed(with));
   outcome.stopped_with = with;
   return outcome;
 }
@@ -35,7 +35,7 @@ JobOutcome job(std::vector<WorkerOutcome> workers, StopReason reason = StopReaso
   generation.reason = reason;
   generation.workers = std::move(workers);
   for (std::size_t i = 0; i < generation.workers.size(); ++i) {
-    if (generation.workers[i].verdict == Verdict::kRootCause) generation.root_cause = i;
+    if (generation.workers[i].end_kind == EndKind::kRootCause) generation.root_cause = i;
   }
   JobOutcome outcome;
   outcome.exit_code = 1;
@@ -63,7 +63,7 @@ ReportContext context() {
 
 TEST_CASE("the report names the root cause first and folds what followed") {
   JobOutcome outcome =
-      job({stopped(0), stopped(1), worker(2, Verdict::kRootCause, ExitStatus::killed(SIGSEGV)), stopped(3)});
+      job({stopped(0), stopped(1), worker(2, EndKind::kRootCause, ExitStatus::killed(SIGSEGV)), stopped(3)});
   outcome.generations[0].workers[2].stderr_tail = "epoch 1\nstep 2\n";
   ReportContext where = context();
   where.log_root = "/logs/none_x";
@@ -84,7 +84,7 @@ TEST_CASE("the report names the root cause first and folds what followed") {
 }
 
 TEST_CASE("the error file adds message and stack, unless stderr has just shown them") {
-  JobOutcome outcome = job({worker(0, Verdict::kRootCause, ExitStatus::exited(3))});
+  JobOutcome outcome = job({worker(0, EndKind::kRootCause, ExitStatus::exited(3))});
   outcome.generations[0].workers[0].error_file = "/l/error.json";
   const ErrorFile file{"RuntimeError: boom", "Traceback\n  File \"t.py\", line 1", "17"};
   CHECK(
@@ -119,19 +119,19 @@ TEST_CASE("the error file adds message and stack, unless stderr has just shown t
 }
 
 TEST_CASE("every way a worker can follow the root cause is told apart") {
-  WorkerOutcome graceful = worker(1, Verdict::kConsequence, ExitStatus::exited(0));
+  WorkerOutcome graceful = worker(1, EndKind::kConsequence, ExitStatus::exited(0));
   graceful.stopped_with = SIGTERM;
-  WorkerOutcome own_code = worker(2, Verdict::kConsequence, ExitStatus::exited(1));
+  WorkerOutcome own_code = worker(2, EndKind::kConsequence, ExitStatus::exited(1));
   own_code.stopped_with = SIGTERM;
-  WorkerOutcome stuck = worker(5, Verdict::kNotEnded, ExitStatus::exited(0));
+  WorkerOutcome stuck = worker(5, EndKind::kNotEnded, ExitStatus::exited(0));
   stuck.status.reset();
   stuck.stuck_in = "D (disk sleep), in nfs_wait";
   WorkerOutcome unborn;
   unborn.rank = Rank(7);
   JobOutcome outcome =
-      job({worker(0, Verdict::kRootCause, ExitStatus::exited(9)), graceful, own_code, stopped(3, SIGKILL),
-           worker(4, Verdict::kConsequence, ExitStatus::killed(SIGABRT)), stuck,
-           worker(6, Verdict::kSucceeded, ExitStatus::exited(0)), unborn});
+      job({worker(0, EndKind::kRootCause, ExitStatus::exited(9)), graceful, own_code, stopped(3, SIGKILL),
+           worker(4, EndKind::kConsequence, ExitStatus::killed(SIGABRT)), stuck,
+           worker(6, EndKind::kSucceeded, ExitStatus::exited(0)), unborn});
   outcome.generations[0].leftovers = {"pid 9 (sleep)"};
   outcome.generations[0].survivors = {"pid 10 (dd), in state D (disk sleep)"};
   CHECK(consequences(outcome.generations[0]) ==
@@ -147,18 +147,18 @@ TEST_CASE("every way a worker can follow the root cause is told apart") {
 
 TEST_CASE("several ranks were killed, and one was") {
   const auto killed = [](int rank) {
-    WorkerOutcome outcome = worker(rank, Verdict::kConsequence, ExitStatus::killed(SIGPIPE));
+    WorkerOutcome outcome = worker(rank, EndKind::kConsequence, ExitStatus::killed(SIGPIPE));
     outcome.stopped_with = SIGTERM;
     return outcome;
   };
   const JobOutcome outcome =
-      job({worker(0, Verdict::kRootCause, ExitStatus::exited(9)), killed(1), killed(2)});
+      job({worker(0, EndKind::kRootCause, ExitStatus::exited(9)), killed(1), killed(2)});
   CHECK(consequences(outcome.generations[0]) ==
         std::vector<std::string>{"ranks 1-2 were killed by SIGPIPE after SIGTERM, because rank 0 failed"});
 }
 
 TEST_CASE("the traceback is shown, whatever was printed after it") {
-  JobOutcome outcome = job({worker(0, Verdict::kRootCause, ExitStatus::exited(1))});
+  JobOutcome outcome = job({worker(0, EndKind::kRootCause, ExitStatus::exited(1))});
   outcome.generations[0].workers[0].stderr_tail = "wandb: line 399\nwandb: line 400\n";
   outcome.generations[0].workers[0].stderr_path = "/l/stderr.log";
   std::optional<RootCause> root = root_of(outcome, "uncaught Python exception ValueError: nan");
@@ -181,7 +181,7 @@ TEST_CASE("the traceback is shown, whatever was printed after it") {
 }
 
 TEST_CASE("a traceback that the program survived is shown as such, and what it said after it") {
-  JobOutcome outcome = job({worker(0, Verdict::kRootCause, ExitStatus::exited(3))});
+  JobOutcome outcome = job({worker(0, EndKind::kRootCause, ExitStatus::exited(3))});
   WorkerOutcome& guilty = outcome.generations[0].workers[0];
   guilty.stderr_tail = "Traceback (most recent call last):\nValueError: nan\nstep 2\nno such data set\n";
   guilty.traceback = {.text = "x", .bytes_after = 24, .lines_after = 2};
@@ -205,8 +205,8 @@ TEST_CASE("a traceback that the program survived is shown as such, and what it s
 }
 
 TEST_CASE("the same error of several ranks is told once") {
-  JobOutcome outcome = job({worker(0, Verdict::kConsequence, ExitStatus::exited(1)), stopped(1),
-                            worker(2, Verdict::kRootCause, ExitStatus::exited(1)), stopped(3)});
+  JobOutcome outcome = job({worker(0, EndKind::kConsequence, ExitStatus::exited(1)), stopped(1),
+                            worker(2, EndKind::kRootCause, ExitStatus::exited(1)), stopped(3)});
   std::vector<WorkerOutcome>& workers = outcome.generations[0].workers;
   for (const int rank : {0, 2, 3})
     workers[static_cast<std::size_t>(rank)].ending = {.error = "NotImplementedError", .is_own_failure = true};
@@ -221,9 +221,9 @@ TEST_CASE("the same error of several ranks is told once") {
 }
 
 TEST_CASE("a rank that failed by itself is not called a consequence, and one that lost a peer says so") {
-  JobOutcome outcome = job({worker(0, Verdict::kRootCause, ExitStatus::exited(9)), stopped(1), stopped(2),
-                            worker(3, Verdict::kConsequence, ExitStatus::exited(1)), stopped(4),
-                            worker(5, Verdict::kConsequence, ExitStatus::exited(1))});
+  JobOutcome outcome = job({worker(0, EndKind::kRootCause, ExitStatus::exited(9)), stopped(1), stopped(2),
+                            worker(3, EndKind::kConsequence, ExitStatus::exited(1)), stopped(4),
+                            worker(5, EndKind::kConsequence, ExitStatus::exited(1))});
   std::vector<WorkerOutcome>& workers = outcome.generations[0].workers;
   workers[2].ending = {.error = "KeyError: 'label'", .is_own_failure = true};
   workers[3].ending = {.weight = Weight::kSymptom,
@@ -240,8 +240,8 @@ TEST_CASE("a rank that failed by itself is not called a consequence, and one tha
 }
 
 TEST_CASE("a rank that left with 0 while others waited is named with what they say") {
-  JobOutcome outcome = job({worker(0, Verdict::kConsequence, ExitStatus::exited(1), 1500),
-                            worker(1, Verdict::kRootCause, ExitStatus::exited(0))});
+  JobOutcome outcome = job({worker(0, EndKind::kConsequence, ExitStatus::exited(1), 1500),
+                            worker(1, EndKind::kRootCause, ExitStatus::exited(0))});
   WorkerOutcome& victim = outcome.generations[0].workers[0];
   victim.stderr_tail = "RuntimeError: Connection closed by peer\n";
   victim.ending = {.weight = Weight::kSymptom, .symptom = "lost a peer (closed)", .is_own_failure = true};
@@ -263,7 +263,7 @@ TEST_CASE("a rank that left with 0 while others waited is named with what they s
 }
 
 TEST_CASE("a symptom that nobody explains is called one") {
-  JobOutcome outcome = job({worker(0, Verdict::kRootCause, ExitStatus::exited(1)), stopped(1)});
+  JobOutcome outcome = job({worker(0, EndKind::kRootCause, ExitStatus::exited(1)), stopped(1)});
   outcome.generations[0].workers[0].ending = {.weight = Weight::kSymptom,
                                               .symptom = "waited in vain for a peer (x)"};
   CHECK(render_report(outcome, root_of(outcome), context())
@@ -272,9 +272,9 @@ TEST_CASE("a symptom that nobody explains is called one") {
 }
 
 TEST_CASE("a culprit that our signal found cleaning up failed before") {
-  JobOutcome outcome = job({worker(0, Verdict::kConsequence, ExitStatus::exited(1)), stopped(1)});
+  JobOutcome outcome = job({worker(0, EndKind::kConsequence, ExitStatus::exited(1)), stopped(1)});
   WorkerOutcome& guilty = outcome.generations[0].workers[1];
-  guilty.verdict = Verdict::kRootCause;
+  guilty.end_kind = EndKind::kRootCause;
   guilty.ending = {.error = "ValueError: nan", .is_own_failure = true};
   guilty.ending.failed_at = TimePoint(milliseconds(700));
   CHECK(headline(guilty, "node-a") == "rank 1 (local rank 1, pid 101, host node-a) failed after 700 ms");
@@ -284,7 +284,7 @@ TEST_CASE("a worker that could not be started is named with the reason") {
   WorkerOutcome unborn;
   unborn.rank = Rank(1);
   unborn.local_rank = LocalRank(1);
-  unborn.verdict = Verdict::kRootCause;
+  unborn.end_kind = EndKind::kRootCause;
   unborn.spawn_error = Error(ErrorCode::kOs, "fork: resource temporarily unavailable");
   const JobOutcome outcome = job({stopped(0), unborn}, StopReason::kSpawnFailed);
   CHECK(render_report(outcome, root_of(outcome), context()) ==
@@ -304,7 +304,7 @@ TEST_CASE("a job that was told to stop has no root cause to look for") {
 }
 
 TEST_CASE("a spent restart budget is part of the report") {
-  JobOutcome outcome = job({worker(0, Verdict::kRootCause, ExitStatus::exited(1))});
+  JobOutcome outcome = job({worker(0, EndKind::kRootCause, ExitStatus::exited(1))});
   outcome.restarts_used = 1;
   outcome.why = "the restart budget is spent: 1 of 1";
   ReportContext where = context();
@@ -319,13 +319,13 @@ TEST_CASE("a spent restart budget is part of the report") {
 }
 
 TEST_CASE("a failed generation that is restarted takes one line") {
-  const JobOutcome outcome = job({worker(0, Verdict::kRootCause, ExitStatus::killed(SIGKILL))});
+  const JobOutcome outcome = job({worker(0, EndKind::kRootCause, ExitStatus::killed(SIGKILL))});
   CHECK(render_restart(outcome.generations[0], root_of(outcome, "killed from outside")) ==
         "rank 0 was killed by SIGKILL (killed from outside)");
 }
 
 TEST_CASE("no more than twenty lines of stderr are shown, the last ones") {
-  JobOutcome outcome = job({worker(0, Verdict::kRootCause, ExitStatus::exited(1))});
+  JobOutcome outcome = job({worker(0, EndKind::kRootCause, ExitStatus::exited(1))});
   for (int line = 1; line <= 30; ++line)
     outcome.generations[0].workers[0].stderr_tail += "line " + std::to_string(line) + "\n";
   const std::string text = render_report(outcome, root_of(outcome), context());
@@ -336,7 +336,7 @@ TEST_CASE("no more than twenty lines of stderr are shown, the last ones") {
 }
 
 TEST_CASE("the JSON form has every worker, and nanoseconds") {
-  JobOutcome outcome = job({stopped(0), worker(1, Verdict::kRootCause, ExitStatus::killed(SIGSEGV, true))});
+  JobOutcome outcome = job({stopped(0), worker(1, EndKind::kRootCause, ExitStatus::killed(SIGSEGV, true))});
   outcome.generations[0].workers[1].stderr_tail = "bad \xff byte";
   const auto json = nlohmann::json::parse(report_json(outcome, root_of(outcome, "words"), context()));
   CHECK(json["version"] == 1);

@@ -13,7 +13,7 @@ using namespace ddprun::launcher;
 
 namespace {
 
-JobState state_of(pid_t launcher, std::vector<pid_t> workers) {
+PublishedJob state_of(pid_t launcher, std::vector<pid_t> workers) {
   return {.launcher = launcher,
           .tag = "ddprun-a",
           .run_id = "cifar",
@@ -27,7 +27,7 @@ JobState state_of(pid_t launcher, std::vector<pid_t> workers) {
           .workers = std::move(workers)};
 }
 
-ProcessFacts launcher_of(const JobState& state, std::vector<std::string> arguments) {
+ProcessFacts launcher_of(const PublishedJob& state, std::vector<std::string> arguments) {
   return {.pid = state.launcher,
           .own_pid = state.launcher,
           .parent = 1,
@@ -65,7 +65,7 @@ TEST_CASE("ps shows a job with its ranks, states, generation and age") {
 }
 
 TEST_CASE("between two generations ps shows what the launcher says of its job") {
-  JobState waiting = state_of(10, {0, 0, 0});
+  PublishedJob waiting = state_of(10, {0, 0, 0});
   waiting.phase = "restarting";
   waiting.log_dir = "/logs/attempt_1";
   const std::vector<JobFacts> jobs = find_jobs({launcher_of(waiting, {"ddprun", "x"})});
@@ -80,7 +80,7 @@ TEST_CASE("between two generations ps shows what the launcher says of its job") 
 }
 
 TEST_CASE("a job's state survives being written and read, and nothing else is taken for one") {
-  JobState state = state_of(4194304, {0, 12, 4194303});
+  PublishedJob state = state_of(4194304, {0, 12, 4194303});
   state.run_id = "r \xff";
   CHECK(parse_job_state(to_text(state)).value().phase == "running");
   CHECK(parse_job_state(to_text(state)).value().workers == state.workers);
@@ -95,14 +95,14 @@ TEST_CASE("what a launcher publishes is read through its descriptors, also when 
   plan.log_root = "/a/long/path/that/is/left/out/later";
   JobStatePublisher publisher(plan);
   CHECK(parse_job_state(read_job_state(getpid())).value().phase == "starting");
-  publisher.generation_started(membership::Round{.seat = {.restart_count = 1}});
+  publisher.round_begins(membership::Round{.seat = {.restart_count = 1}});
   CHECK(parse_job_state(read_job_state(getpid())).value().log_dir == plan.log_root + "/attempt_1");
   publisher.worker_spawned({}, WorkerOutcome{.local_rank = LocalRank(1), .pid = 4711});
   CHECK(parse_job_state(read_job_state(getpid())).value().workers == std::vector<pid_t>{0, 4711});
   publisher.worker_exited({}, WorkerOutcome{.local_rank = LocalRank(1), .pid = 4711});
   CHECK(parse_job_state(read_job_state(getpid())).value().workers == std::vector<pid_t>{0, 0});
   plan.log_root.clear();
-  publisher.generation_started(membership::Round{.seat = {.restart_count = 2}});
+  publisher.round_begins(membership::Round{.seat = {.restart_count = 2}});
   CHECK(parse_job_state(read_job_state(getpid())).value().log_dir.empty());
   publisher.restarting({.restart_count = 3});
   CHECK(parse_job_state(read_job_state(getpid())).value().phase == "restarting");
@@ -138,7 +138,7 @@ TEST_CASE("a job in a pid namespace of its own is listed by the pids of the one 
 }
 
 TEST_CASE("a job within a job is another one, and the oldest job comes first") {
-  JobState state = state_of(11, {12});
+  PublishedJob state = state_of(11, {12});
   state.tag = "ddprun-b";
   ProcessFacts inner = launcher_of(state, {"ddprun", "inner.py"});
   inner.parent = 10;

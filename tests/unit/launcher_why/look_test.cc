@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-using ddprun::launcher::JobState;
+using ddprun::launcher::PublishedJob;
 using namespace ddprun::launcher::why;
 
 namespace {
@@ -118,7 +118,7 @@ TEST_CASE("what the launcher says after the looks decides how a rank ended") {
   picture.ranks.resize(2);
   picture.ranks[0].pid = 7;
   picture.ranks[1].local_rank = 1;
-  JobState state{.phase = "running", .workers = {7, 0}};
+  PublishedJob state{.phase = "running", .workers = {7, 0}};
   settle(picture, state);
   CHECK(picture.ranks[1].ended_with_0);
   CHECK_FALSE(picture.ranks[0].ended_with_0);

@@ -265,7 +265,8 @@ TEST_CASE("a node that goes on telling of a rank that left, and of its success, 
   Story story = running(fixed(2), "ab");
   NodeFailure failure{.rank = Rank(0), .host = "a", .what = "rank 0 exited with code 1"};
   failure.weight = Weight::kSymptom;
-  const NodeFailure leaver{.rank = Rank(9), .what = "rank 9 left", .weight = Weight::kSymptom, .has_left = true};
+  const NodeFailure leaver{
+      .rank = Rank(9), .what = "rank 9 left", .weight = Weight::kSymptom, .has_left = true};
   const Generation generation = story.job.generation();
   story.tell('a', Status{.generation = generation, .phase = Phase::kStopping, .failure = failure});
   for (int heartbeat = 0; heartbeat < 5; ++heartbeat) {
@@ -318,7 +319,7 @@ TEST_CASE("when the coordinator itself stood still, nobody is blamed") {
   Story story = running(fixed(2), "ab");
   story.now += 60s;
   story.tell('a', Phase::kRunning);
-  CHECK(story.job.state() == JobState::kRunning);
+  CHECK(story.job.state() == JobPhase::kRunning);
   CHECK(story.expelled('b') == "");
 }
 

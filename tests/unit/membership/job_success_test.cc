@@ -20,10 +20,10 @@ TEST_CASE("a success of a generation that another coordinator began takes nobody
       .generation = story.job.generation(), .node_rank = NodeRank(1), .nodes = 2, .coordinator = "old"};
   story.join('z', std::nullopt, 'y', 1, {}, old);
   story.tell('a', Phase::kSucceeded);
-  CHECK(story.job.state() == JobState::kRunning);
+  CHECK(story.job.state() == JobPhase::kRunning);
   CHECK(story.expelled('b').empty());
   story.tell('b', Phase::kSucceeded);
-  CHECK(story.job.state() == JobState::kEnded);
+  CHECK(story.job.state() == JobPhase::kEnded);
 }
 
 TEST_CASE("a coordinator that is new waits for those who may have succeeded as well") {
@@ -36,14 +36,14 @@ TEST_CASE("a coordinator that is new waits for those who may have succeeded as w
   story.heartbeats = {'a'};
   story.phases['a'] = Phase::kIdle;
   story.pass(7s);
-  CHECK(story.job.state() == JobState::kGathering);
+  CHECK(story.job.state() == JobPhase::kGathering);
   if (GENERATE(true, false)) {
     story.join('b', std::nullopt, 'y', 1, {}, success(1));
-    CHECK(story.job.state() == JobState::kEnded);
+    CHECK(story.job.state() == JobPhase::kEnded);
     CHECK(story.last('a').end->exit_code == 0);
   } else {
     story.pass(4s);
-    CHECK(story.job.state() == JobState::kRunning);
+    CHECK(story.job.state() == JobPhase::kRunning);
   }
 }
 
@@ -62,7 +62,7 @@ TEST_CASE("a node comes back with its success to the seat it had, whatever its -
                         .coordinator = kCoordinator};
   story.join('d', 1, 'a', 1, {}, success);
   CHECK(story.expelled('d').empty());
-  CHECK(story.job.state() == JobState::kEnded);
+  CHECK(story.job.state() == JobPhase::kEnded);
   CHECK(story.last('d').end->exit_code == 0);
 }
 
@@ -74,7 +74,7 @@ TEST_CASE("a node that is gone after its workers succeeded is missed by name in 
   story.fail('b', 7);
   if (is_stopping) story.lose('a');
   story.tell('b', Phase::kIdle);
-  CHECK(story.job.state() == JobState::kGathering);
+  CHECK(story.job.state() == JobPhase::kGathering);
   CHECK(
       story.job.describe(story.now) ==
       "1 of 2 nodes are here: node 1 (b, 10.0.0.2); missing: node rank 0 (node 0 (a, 10.0.0.1) was lost: its "
@@ -92,7 +92,7 @@ TEST_CASE(
   story.heartbeats = {'a', 'b'};
   if (!was_silent) story.lose('c');
   story.pass(was_silent ? 14s : 9s);
-  CHECK(story.job.state() == JobState::kStopping);
+  CHECK(story.job.state() == JobPhase::kStopping);
   CHECK(story.last('a').kind == OrderKind::kWait);
   SECTION("it has succeeded") {
     story.join('z', std::nullopt, 'c', 1, {}, Success{Generation(1), NodeRank(2), 3, kCoordinator});
@@ -104,16 +104,16 @@ TEST_CASE(
   SECTION("it has not") {
     story.join('z', std::nullopt, 'c', 1);
     CHECK(story.job.generation() == Generation(1 + static_cast<std::uint32_t>(restarts)));
-    CHECK((story.job.state() == JobState::kEnded) == (restarts == 0));
+    CHECK((story.job.state() == JobPhase::kEnded) == (restarts == 0));
   }
   SECTION("it is gone") {
     story.pass(1s);
-    CHECK(story.job.state() == (restarts == 0 ? JobState::kEnded : JobState::kGathering));
+    CHECK(story.job.state() == (restarts == 0 ? JobPhase::kEnded : JobPhase::kGathering));
     if (restarts == 0) return;
     // Nobody has begun anything since.
     story.join('z', std::nullopt, 'c', 1, {}, Success{Generation(1), NodeRank(2), 3, kCoordinator});
     CHECK(story.job.end() == JobEnd{.restarts_used = 1});
-    CHECK(story.job.state() == JobState::kEnded);
+    CHECK(story.job.state() == JobPhase::kEnded);
   }
 }
 
@@ -134,7 +134,7 @@ TEST_CASE("a node that succeeded keeps its connection when it is silent, and is 
   story.heartbeats = {'b'};
   story.phases['b'] = Phase::kRunning;
   story.pass(60s);
-  CHECK(story.job.state() == JobState::kRunning);
+  CHECK(story.job.state() == JobPhase::kRunning);
   CHECK(story.expelled('a').empty());
   story.tell('b', Phase::kSucceeded);
   CHECK(story.last('a').end == JobEnd{});
@@ -174,7 +174,7 @@ TEST_CASE("after a failure, who had succeeded and was cut off may come back to h
   if (is_before) story.lose('b');
   story.fail('a', 4);
   story.tell('a', Phase::kIdle);
-  REQUIRE(story.job.state() == JobState::kEnded);
+  REQUIRE(story.job.state() == JobPhase::kEnded);
   if (!is_before) story.lose('b');
   CHECK(story.job.awaits_return(story.now));
   CHECK_THAT(story.job.awaited(), Catch::Matchers::VectorContains(std::string("node 1 (b, 10.0.0.2)")));
@@ -189,7 +189,7 @@ TEST_CASE("after a failure, nobody waits for a lost node whose workers ran") {
   story.lose('b');
   story.tell('a', Phase::kIdle);
   story.wait_out_the_lease("a");
-  REQUIRE(story.job.state() == JobState::kEnded);
+  REQUIRE(story.job.state() == JobPhase::kEnded);
   CHECK_FALSE(story.job.awaits_return(story.now));
 }
 
@@ -212,7 +212,7 @@ TEST_CASE("a node that comes back with its success has its seat again, and the w
   story.heartbeats = {'b', 'z'};
   story.phases = {{'b', Phase::kRunning}, {'z', Phase::kSucceeded}};
   story.pass(10s);
-  CHECK(story.job.state() == JobState::kRunning);
+  CHECK(story.job.state() == JobPhase::kRunning);
   CHECK(story.last('z').kind == OrderKind::kRun);
   CHECK_FALSE(story.last('z').seat);
 }
@@ -220,11 +220,11 @@ TEST_CASE("a node that comes back with its success has its seat again, and the w
 TEST_CASE("a coordinator that is new learns of a success from the nodes") {
   Story story(fixed(2));
   story.join('a', std::nullopt, 'x', 4, {}, Success{Generation(4), NodeRank(0), 2, "old"});
-  CHECK(story.job.state() == JobState::kGathering);
+  CHECK(story.job.state() == JobPhase::kGathering);
   SECTION("all have succeeded") {
     story.join('b', std::nullopt, 'y', 4, {}, Success{Generation(4), NodeRank(1), 2, "old"});
     CHECK(story.job.end() == JobEnd{});
-    CHECK(story.job.state() == JobState::kEnded);
+    CHECK(story.job.state() == JobPhase::kEnded);
   }
   SECTION("one has not") {
     story.join('b', std::nullopt, 'y', 4);
@@ -243,7 +243,7 @@ TEST_CASE("a node whose workers have all succeeded may be told to stop, and the 
   story.tell('a', Phase::kSucceeded);
   story.tell('a', Status{.generation = Generation(1), .phase = Phase::kSucceeded, .leaving_signal = SIGTERM});
   story.lose('a');
-  CHECK(story.job.state() == JobState::kRunning);
+  CHECK(story.job.state() == JobPhase::kRunning);
   story.tell('b', Phase::kSucceeded);
   CHECK(story.last('b').end->exit_code == 0);
 }
@@ -262,7 +262,7 @@ TEST_CASE("a node that has succeeded, and is silent when the job ends, keeps its
   } else {
     story.tell('a', Phase::kSucceeded);
   }
-  REQUIRE(story.job.state() == JobState::kEnded);
+  REQUIRE(story.job.state() == JobPhase::kEnded);
   CHECK(story.last('b').kind == OrderKind::kEnd);
   story.heartbeats.clear();
   story.tell('a', Status{.generation = Generation(1), .phase = Phase::kSucceeded, .has_heard_end = true});
@@ -299,7 +299,7 @@ TEST_CASE("a node that has said that it goes is not kept to hear the end, where 
     story.tell('b', leaves);
   }
   story.tell('a', Phase::kSucceeded);
-  REQUIRE(story.job.state() == JobState::kEnded);
+  REQUIRE(story.job.state() == JobPhase::kEnded);
   if (has_heard) {
     Status hears = last;
     hears.has_heard_end = true;

@@ -17,7 +17,7 @@ using testing::Story;
 TEST_CASE("the last node to join starts the job on all nodes") {
   Story story(fixed(2));
   story.join('b');
-  CHECK(story.job.state() == JobState::kGathering);
+  CHECK(story.job.state() == JobPhase::kGathering);
   story.join('a');
   REQUIRE(story.last('b').seat);
   CHECK(story.last('a').seat->node_rank == NodeRank(0));
@@ -47,7 +47,7 @@ TEST_CASE("after the end a new node is sent away, and one that was cut off is to
   Story story = running(elastic(1, 2), "ab");
   story.tell('a', Phase::kSucceeded);
   story.tell('b', Phase::kSucceeded);
-  REQUIRE(story.job.state() == JobState::kEnded);
+  REQUIRE(story.job.state() == JobPhase::kEnded);
   story.join('c');
   CHECK_THAT(story.expelled('c'), Catch::Matchers::Contains("has ended"));
   story.lose('b');
@@ -61,7 +61,7 @@ TEST_CASE("after the end a new node is sent away, and one that was cut off is to
 TEST_CASE("after the end, who goes on talking and does not leave is sent away") {
   Story story = running(fixed(1), "a");
   story.tell('a', Phase::kSucceeded);
-  REQUIRE(story.job.state() == JobState::kEnded);
+  REQUIRE(story.job.state() == JobPhase::kEnded);
   story.heartbeats = {'a'};
   story.phases['a'] = Phase::kSucceeded;
   story.pass(9s);
@@ -73,7 +73,7 @@ TEST_CASE("after the end, who goes on talking and does not leave is sent away") 
 TEST_CASE("a --node-rank outside the world is refused after the end, too") {
   Story story = running(elastic(1, 3), "abc");
   for (const char name : {'a', 'b', 'c'}) story.tell(name, Phase::kSucceeded);
-  REQUIRE(story.job.state() == JobState::kEnded);
+  REQUIRE(story.job.state() == JobPhase::kEnded);
   story.lose('b');
   story.lose('c');
   story.heartbeats = {'a'};
@@ -103,7 +103,7 @@ TEST_CASE("who takes the --node-rank of a silent node while nodes gather takes i
   CHECK(story.expelled('b') ==
         "node b (10.0.0.2) was lost: it was silent for 2.25 s, and node c (10.0.0.3) came for node rank 1; "
         "start ddprun there again to join the next generation");
-  CHECK(story.job.state() == JobState::kGathering);
+  CHECK(story.job.state() == JobPhase::kGathering);
   story.join('d', 2);
   CHECK(story.last('c').seat->node_rank == NodeRank(1));
   CHECK(story.last('d').seat->node_rank == NodeRank(2));
@@ -147,7 +147,7 @@ TEST_CASE("two nodes with one --node-rank are one of the nodes that a generation
   for (const char name : {'a', 'b'}) story.tell(name, story.phases[name] = Phase::kIdle);
   story.heartbeats = {'a', 'b', 'd'};
   story.pass(5s);
-  CHECK(story.job.state() == JobState::kGathering);
+  CHECK(story.job.state() == JobPhase::kGathering);
   CHECK_THAT(story.job.describe(story.now), Catch::Matchers::Contains("2 of 3 nodes are here: node 0 (a, ") &&
                                                 Catch::Matchers::Contains("missing: node rank 2"));
   story.join('e', 2);
@@ -159,7 +159,7 @@ TEST_CASE("two nodes with one --node-rank are one of the nodes that a generation
 TEST_CASE("an elastic job does not stop to take in a second node of one --node-rank") {
   Story story = with_a_double_of_b(elastic(2, 4));
   story.pass(5s);
-  CHECK(story.job.state() == JobState::kRunning);
+  CHECK(story.job.state() == JobPhase::kRunning);
   CHECK(story.job.generation() == Generation(1));
 }
 
@@ -198,9 +198,9 @@ TEST_CASE("the next generation waits until no worker of the last one is alive") 
   Story story = running(fixed(2, 3), "ab");
   story.fail('a', 7);
   story.tell('a', Phase::kIdle);
-  CHECK(story.job.state() == JobState::kStopping);
+  CHECK(story.job.state() == JobPhase::kStopping);
   story.tell('b', Phase::kStopping);
-  CHECK(story.job.state() == JobState::kStopping);
+  CHECK(story.job.state() == JobPhase::kStopping);
   story.tell('b', Phase::kIdle);
   CHECK(story.job.generation() == Generation(2));
 }
@@ -227,7 +227,7 @@ TEST_CASE("a member whose node has its seat again under another name is sent awa
   story.join('d', std::nullopt, 'c', 1, {}, mine);
   CHECK_THAT(story.expelled('b'), Catch::Matchers::Contains("has come back"));
   story.tell('a', Phase::kSucceeded);
-  CHECK(story.job.state() == JobState::kEnded);
+  CHECK(story.job.state() == JobPhase::kEnded);
 }
 
 TEST_CASE("a lost node of a job of fixed size ends it when no restart is left") {
@@ -280,11 +280,11 @@ TEST_CASE("after the end of a connection, in order or not, the lease of that nod
   Story story = running(elastic(1, 2), "ab");
   story.lose('a', loss);
   story.tell('b', Phase::kIdle);
-  CHECK(story.job.state() == JobState::kStopping);
+  CHECK(story.job.state() == JobPhase::kStopping);
   story.heartbeats = {'b'};
   story.phases['b'] = Phase::kIdle;
   story.pass(4750ms);
-  CHECK(story.job.state() == JobState::kStopping);
+  CHECK(story.job.state() == JobPhase::kStopping);
   story.pass(250ms);
   CHECK(story.job.generation() == Generation(2));
 }
@@ -320,7 +320,7 @@ TEST_CASE("the job succeeds when all workers of all nodes have, and a node may l
   Story story = running(fixed(2), "ab");
   story.tell('a', Phase::kSucceeded);
   story.lose('a');
-  CHECK(story.job.state() == JobState::kRunning);
+  CHECK(story.job.state() == JobPhase::kRunning);
   story.tell('b', Phase::kSucceeded);
   CHECK(story.last('b').end->exit_code == 0);
 }
@@ -377,7 +377,7 @@ TEST_CASE("a coordinator that is new goes on from the greatest generation that a
   Story story(fixed(2, 3));
   story.join('a', std::nullopt, std::nullopt, 4);
   story.join('b');
-  CHECK(story.job.state() == JobState::kGathering);  // others may still run workers of it
+  CHECK(story.job.state() == JobPhase::kGathering);  // others may still run workers of it
   story.wait_out_the_lease("ab");
   REQUIRE(story.job.generation() == Generation(5));
   CHECK(story.last('b').seat->restart_count == 4);
@@ -425,7 +425,7 @@ TEST_CASE("an end that waits for workers says whose, and can be told without wai
   story.tell('a', Phase::kIdle);
   CHECK(story.job.awaited() == std::vector<std::string>{"node 1 (b, 10.0.0.2)"});
   story.end_at_once();
-  CHECK(story.job.state() == JobState::kEnded);
+  CHECK(story.job.state() == JobPhase::kEnded);
   CHECK(story.last('b').end->exit_code == 130);
   story.lose('a');
   CHECK(story.job.awaited() == std::vector<std::string>{"node 1 (b, 10.0.0.2)"});
@@ -434,7 +434,7 @@ TEST_CASE("an end that waits for workers says whose, and can be told without wai
 TEST_CASE("a job that nobody has ended does not end at once") {
   Story story = running(fixed(2), "ab");
   story.end_at_once();
-  CHECK(story.job.state() == JobState::kRunning);
+  CHECK(story.job.state() == JobPhase::kRunning);
 }
 
 TEST_CASE("SIGINT ends a job with its own code, and not with a request to run again") {
@@ -480,7 +480,7 @@ TEST_CASE("a node of a fixed job that is told to stop between two generations en
   fail_and_stop(1);
   story.tell('a', Phase::kRunning);
   fail_and_stop(2);
-  REQUIRE(story.job.state() == JobState::kGathering);  // and waits before the third start
+  REQUIRE(story.job.state() == JobPhase::kGathering);  // and waits before the third start
   story.tell('b', Status{.generation = Generation(2), .phase = Phase::kIdle, .leaving_signal = SIGTERM});
   REQUIRE(story.last('a').end);
   CHECK(story.last('a').end->exit_code == 75);
@@ -502,7 +502,7 @@ TEST_CASE(
   story.tell('z',
              Status{.generation = story.job.generation(), .phase = Phase::kIdle, .leaving_signal = SIGTERM});
   story.tell('a', Phase::kIdle);
-  REQUIRE(story.job.state() == JobState::kEnded);
+  REQUIRE(story.job.state() == JobPhase::kEnded);
   CHECK(story.job.end().exit_code == 7);
 }
 

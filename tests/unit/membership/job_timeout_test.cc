@@ -75,14 +75,14 @@ TEST_CASE("a node that comes with the word that the job is to end starts none") 
     story.lose('b', Loss::kReset);
     story.tell('a', Phase::kIdle);
     story.join('z', std::nullopt, 'b', 1, {}, {}, Status{.failure = kTimeOut});
-    CHECK(story.job.state() == JobState::kEnded);
+    CHECK(story.job.state() == JobPhase::kEnded);
     CHECK(story.job.end().exit_code == 7);
     CHECK(story.job.generation() == Generation(1));
   }
   SECTION("to one that is new") {
     Story story(fixed(2, 5));
     story.join('b', std::nullopt, 'a', 3, {}, {}, Status{.failure = kTimeOut});
-    CHECK(story.job.state() == JobState::kEnded);
+    CHECK(story.job.state() == JobPhase::kEnded);
     CHECK(story.job.end().exit_code == 75);
     CHECK(story.job.awaits_return(story.now));  // of others of that generation
     SECTION("and the others come to hear it") {
@@ -109,7 +109,7 @@ TEST_CASE("a new coordinator that ends at once waits for the others, however man
     story.join('b', std::nullopt, 'a', 3);
     story.lose('b', Loss::kReset);
     story.join('c', std::nullopt, 'b', 3, {}, {}, Status{.failure = kTimeOut});
-    CHECK(story.job.state() == JobState::kEnded);
+    CHECK(story.job.state() == JobPhase::kEnded);
     CHECK(story.job.awaits_return(story.now));
   }
   SECTION("nor one that is new in the place of another") {
@@ -117,7 +117,7 @@ TEST_CASE("a new coordinator that ends at once waits for the others, however man
     story.host_of_coordinator = 'a';
     story.join('a');
     story.join('c', std::nullopt, 'b', 3, {}, {}, Status{.failure = kTimeOut});
-    CHECK(story.job.state() == JobState::kEnded);
+    CHECK(story.job.state() == JobPhase::kEnded);
     CHECK_FALSE(story.job.awaits_return(story.now));
   }
   SECTION("nor those who have left on purpose") {
@@ -136,7 +136,7 @@ TEST_CASE("a new coordinator that ends at once waits for the others, however man
     story.host_of_coordinator = 'a';
     story.join('a');
     story.tell('a', Status{.failure = kTimeOut});
-    CHECK(story.job.state() == JobState::kEnded);
+    CHECK(story.job.state() == JobPhase::kEnded);
     CHECK_FALSE(story.job.awaits_return(story.now));
   }
 }
@@ -157,7 +157,7 @@ TEST_CASE("a lost node explains a symptom, also where the time of a third runs o
   for (const char name : {'a', 'b'}) story.tell(name, Phase::kIdle), story.phases[name] = Phase::kIdle;
   story.heartbeats = {'a', 'b'};
   story.pass(6s);  // and nothing is heard of c
-  REQUIRE(story.job.state() == JobState::kEnded);
+  REQUIRE(story.job.state() == JobPhase::kEnded);
   CHECK(story.job.end().exit_code == 75);
   CHECK_FALSE(story.job.end().root_cause);
   CHECK_THAT(story.job.end().why,
@@ -172,7 +172,7 @@ TEST_CASE("a success that is complete is the end, whatever else comes with its l
   Story story(fixed(2));
   story.join('a', std::nullopt, 'c', 3, {}, success(0));
   story.join('b', std::nullopt, 'd', 3, {}, success(1), word);
-  CHECK(story.job.state() == JobState::kEnded);
+  CHECK(story.job.state() == JobPhase::kEnded);
   CHECK(story.job.end().exit_code == 0);
 }
 

@@ -1,5 +1,5 @@
 #include "tests/support/catch.h"
-#include "worker/runtime/ddp/divergence/verdict.h"
+#include "worker/runtime/ddp/divergence/disagreement.h"
 
 namespace ddprun::runtime {
 namespace {
@@ -27,7 +27,7 @@ Telling telling(std::size_t ranks) {
   return told;
 }
 
-TEST_CASE("equal lists have no verdict") {
+TEST_CASE("equal lists have no disagreement") {
   CHECK_FALSE(judge_replicas(one_tensor({5, 5, 5})));
   CHECK_FALSE(judge_replicas(Lists(3)));
 }
@@ -40,7 +40,8 @@ TEST_CASE("who is not of the majority differs, rank 0 too") {
 }
 
 TEST_CASE(
-    "of equally many the party of the lowest rank is believed, and the verdict says that it is a guess") {
+    "of equally many the party of the lowest rank is believed, and the disagreement says that it is a "
+    "guess") {
   CHECK(differing({5, 6}) == std::vector<int>{1});
   CHECK(differing({5, 6, 6, 5}) == std::vector<int>{1, 2});
   CHECK(differing({5, 6, 7}) == std::vector<int>{1, 2});
@@ -52,10 +53,10 @@ TEST_CASE(
 TEST_CASE("the first tensor that differs decides, and all that do are counted") {
   const TensorHash a{1, 1};
   const TensorHash b{1, 2};
-  const auto verdict = judge_replicas({{a, a, b}, {a, b, a}, {a, a, b}});
-  CHECK(verdict->index == 1);
-  CHECK(verdict->differing == std::vector<int>{1});
-  CHECK(verdict->unequal == 2);
+  const auto disagreement = judge_replicas({{a, a, b}, {a, b, a}, {a, a, b}});
+  CHECK(disagreement->index == 1);
+  CHECK(disagreement->differing == std::vector<int>{1});
+  CHECK(disagreement->unequal == 2);
 }
 
 TEST_CASE("a rank that has more tensors, or fewer, differs") {

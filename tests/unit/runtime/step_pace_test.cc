@@ -55,7 +55,7 @@ TEST_CASE("without progress for the patience and five of its longest steps a pro
 
 TEST_CASE("a process that takes its time is not stuck until its next step") {
   Paced saving({10ms});
-  saving.pace.take_time(saving.now);
+  saving.pace.measure_step(saving.now);
   CHECK_FALSE(saving.pace.is_stuck(100ms, saving.now + 1h));
   saving.pace.step_done(saving.now += 1h);
   CHECK(saving.pace.is_stuck(100ms, saving.now + 101ms));
@@ -64,7 +64,7 @@ TEST_CASE("a process that takes its time is not stuck until its next step") {
 TEST_CASE("what a process has needed before it took its time counts as well") {
   Paced keeping({});
   for (int step = 0; step < 3; ++step) {
-    keeping.pace.take_time(keeping.now += 1s);
+    keeping.pace.measure_step(keeping.now += 1s);
     keeping.pace.progress(keeping.now += 50ms);
     keeping.pace.step_done(keeping.now += 1ms);
   }

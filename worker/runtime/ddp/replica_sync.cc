@@ -197,8 +197,8 @@ auto ReplicaSync::State::guarded(Function&& function) {
 }
 
 void ReplicaSync::State::rebuild_buckets() {
-  std::optional<BucketAllocationScope> buckets_in_shared_memory;
-  if (reducer->should_rebuild_buckets()) buckets_in_shared_memory.emplace(*group.process_group(), device);
+  std::optional<BucketAllocationScope> bucket_memory;
+  if (reducer->should_rebuild_buckets()) bucket_memory.emplace(*group.process_group(), device);
   guarded([&] { return reducer->rebuild_buckets(); });
 }
 

@@ -216,7 +216,7 @@ Sight parse_sight(const std::string& text) {
 }
 
 /// What the rank that has read a checkpoint says of it to the others.
-struct Verdict {
+struct CheckpointAnswer {
   enum class What { kTaken, kDamaged, kOfThisJob, kOfAnother, kGone, kFailed };
   What what = What::kFailed;
   std::string words{};  ///< its path; of one that cannot be read, why
@@ -225,13 +225,13 @@ struct Verdict {
   std::string begun_otherwise{};
 };
 
-std::vector<std::string> to_words(const Verdict& verdict) {
-  return {std::to_string(static_cast<int>(verdict.what)), verdict.words, verdict.identity, verdict.line,
-          verdict.begun_otherwise};
+std::vector<std::string> to_words(const CheckpointAnswer& answer) {
+  return {std::to_string(static_cast<int>(answer.what)), answer.words, answer.identity, answer.line,
+          answer.begun_otherwise};
 }
 
-Verdict read_verdict(const std::vector<std::string>& words) {
-  return {static_cast<Verdict::What>(std::stoi(words.at(0))), words.at(1), words.at(2), words.at(3),
+CheckpointAnswer read_answer(const std::vector<std::string>& words) {
+  return {static_cast<CheckpointAnswer::What>(std::stoi(words.at(0))), words.at(1), words.at(2), words.at(3),
           words.at(4)};
 }
 
@@ -260,16 +260,17 @@ class Candidates {
   std::string link_;
 };
 
-Verdict::What to_verdict(Use use) {
-  if (use == Use::kWanted) return Verdict::What::kTaken;
-  return use == Use::kOfThisJob ? Verdict::What::kOfThisJob : Verdict::What::kOfAnother;
+CheckpointAnswer::What what_of(Use use) {
+  if (use == Use::kWanted) return CheckpointAnswer::What::kTaken;
+  return use == Use::kOfThisJob ? CheckpointAnswer::What::kOfThisJob : CheckpointAnswer::What::kOfAnother;
 }
 
 /// Reads `newest` of `folder`, to `found` if it is wanted. `trouble`: what else than damage or its end keeps it from
 /// being read.
-Verdict judge(const Wanted& wanted, const std::string& folder, const CheckpointDirectory::Entry& newest,
-              Found& found, std::optional<Exception>& trouble) {
-  using What = Verdict::What;
+CheckpointAnswer judge(const Wanted& wanted, const std::string& folder,
+                       const CheckpointDirectory::Entry& newest, Found& found,
+                       std::optional<Exception>& trouble) {
+  using What = CheckpointAnswer::What;
   const std::string identity = identity_of(newest.path);
   try {
     ResumePoint point = read_point(newest.path);
@@ -277,7 +278,7 @@ Verdict judge(const Wanted& wanted, const std::string& folder, const CheckpointD
     const Timeline line = timeline_of(point.content);
     const std::string other = is_begun_otherwise(wanted, line) ? tell_other_origin(wanted, point) : "";
     if (use == Use::kWanted) found.point = std::move(point);
-    return {to_verdict(use), newest.path, identity, line.id, other};
+    return {what_of(use), newest.path, identity, line.id, other};
   } catch (const Exception& exception) {
     if (exception.code() == ErrorCode::kCorrupt) return {What::kDamaged, exception.what(), identity};
     if (exception.code() == ErrorCode::kNotFound) return {What::kGone, exception.what(), identity};
@@ -290,7 +291,7 @@ Verdict judge(const Wanted& wanted, const std::string& folder, const CheckpointD
 
 int seek_newer(const Context& context, Wanted wanted, const std::string& folder, Found& found,
                std::optional<Exception>& trouble, Console& console) {
-  using What = Verdict::What;
+  using What = CheckpointAnswer::What;
   const bool is_first = context.rank() == 0;
   const int own = broadcast_bytes(context, found.point ? "yes" : "").empty() ? -1 : 0;
   // Rank 0 speaks for all: what /resume is elsewhere does not count.
@@ -323,14 +324,14 @@ int seek_newer(const Context& context, Wanted wanted, const std::string& folder,
     }
     const int source = choose_source(by_rank);
     if (source < 0) return own;
-    Verdict verdict;
-    if (context.rank() == source) verdict = judge(wanted, folder, candidates.newest(), found, trouble);
-    verdict = read_verdict(broadcast_bytes_list(context, to_words(verdict), source));
+    CheckpointAnswer answer;
+    if (context.rank() == source) answer = judge(wanted, folder, candidates.newest(), found, trouble);
+    answer = read_answer(broadcast_bytes_list(context, to_words(answer), source));
     const Sight& theirs = by_rank[static_cast<std::size_t>(source)];
-    if (verdict.what == What::kFailed) return own;
-    if (verdict.what == What::kTaken) {
+    if (answer.what == What::kFailed) return own;
+    if (answer.what == What::kTaken) {
       found.step = theirs.step;
-      found.line = verdict.line;
+      found.line = answer.line;
       if (context.rank() != source) found.point.reset();
       const std::string& here = by_rank.front().host;
       console.line(
@@ -344,24 +345,24 @@ int seek_newer(const Context& context, Wanted wanted, const std::string& folder,
       return source;
     }
     PassedOver& counted = found.by_rank[source];
-    if (counted.begun_otherwise.empty() && !verdict.begun_otherwise.empty())
-      counted.begun_otherwise = fmt::format("on {}: {}", theirs.host, verdict.begun_otherwise);
-    if (verdict.what == What::kDamaged) {
+    if (counted.begun_otherwise.empty() && !answer.begun_otherwise.empty())
+      counted.begun_otherwise = fmt::format("on {}: {}", theirs.host, answer.begun_otherwise);
+    if (answer.what == What::kDamaged) {
       ++counted.damaged;
-      found.passed.push_back(verdict.identity);
-      warn_of_damage(console, theirs.step, fmt::format("on {}: {}", theirs.host, verdict.words));
-    } else if (verdict.what == What::kOfAnother) {
+      found.passed.push_back(answer.identity);
+      warn_of_damage(console, theirs.step, fmt::format("on {}: {}", theirs.host, answer.words));
+    } else if (answer.what == What::kOfAnother) {
       ++counted.of_another;
       if (is_narrowed) {
         console.warning(fmt::format(
             "rank {} on {} has the checkpoint of step {} of another line, {}; it is not taken; to go "
             "on from it, name it with --set /resume=PATH",
-            source, theirs.host, theirs.step, verdict.words));
+            source, theirs.host, theirs.step, answer.words));
       }
     }
-    passed.push_back(verdict.identity);
-    candidates.drop(verdict.identity);
-    if (verdict.what == What::kGone && context.rank() == source) list();
+    passed.push_back(answer.identity);
+    candidates.drop(answer.identity);
+    if (answer.what == What::kGone && context.rank() == source) list();
   }
 }
 

@@ -227,7 +227,7 @@ bool Mailbox::read_envelope(int from) {
   channel.read(bytes_of_value(envelope));
   incoming.envelope = envelope;
   incoming.moved = 0;
-  incoming.target = take_receive_for(from, envelope.tag);
+  incoming.target = pop_receive_for(from, envelope.tag);
   if (incoming.target) {
     if (auto fits = check_fits(incoming.target->letter, envelope, from); !fits) {
       finish(std::move(*incoming.target), fits, from);
@@ -261,7 +261,7 @@ void Mailbox::end_message(int from) {
   }
 }
 
-std::optional<Mailbox::Pending> Mailbox::take_receive_for(int from, std::uint32_t tag) {
+std::optional<Mailbox::Pending> Mailbox::pop_receive_for(int from, std::uint32_t tag) {
   const auto found = std::find_if(receives_.begin(), receives_.end(), [&](const Pending& receive) {
     return receive.letter.tag == tag && (receive.letter.peer < 0 || receive.letter.peer == from);
   });

@@ -97,7 +97,7 @@ class Mailbox {
   bool pull(int from);
   bool read_envelope(int from);
   void end_message(int from);
-  std::optional<Pending> take_receive_for(int from, std::uint32_t tag);
+  std::optional<Pending> pop_receive_for(int from, std::uint32_t tag);
   bool serve_from_stored(Pending& receive);
   static Result<void> check_fits(const Letter& letter, const Envelope& envelope, int from);
   [[nodiscard]] bool is_wanted(int from) const;

@@ -1,6 +1,6 @@
+#include "worker/runtime/ddp/divergence/disagreement.h"
 #include "worker/runtime/ddp/divergence/hash.h"
 #include "worker/runtime/ddp/divergence/replica.h"
-#include "worker/runtime/ddp/divergence/verdict.h"
 #include <ddprun/collectives.h>
 #include <ddprun/divergence.h>
 
@@ -101,27 +101,28 @@ void DivergenceCheck::compare(std::int64_t step) {
 
 void DivergenceCheck::complain(std::int64_t step, const std::vector<NamedTensor>& tensors,
                                const std::vector<TensorHash>& hashes) const {
-  const auto verdict = runtime::judge_replicas(gather_hashes(group_, hashes));
-  if (!verdict) {
+  const auto disagreement = runtime::judge_replicas(gather_hashes(group_, hashes));
+  if (!disagreement) {
     throw Exception(ErrorCode::kInternal,
                     fmt::format("DivergenceCheck: after step {} the ranks agree on every tensor, "
                                 "but not on all together: a rank computes wrongly",
                                 step));
   }
   runtime::Telling telling{.step = step, .last_equal_step = last_equal_step_};
-  telling.descriptions = all_gather_bytes(
-      group_, verdict->index < tensors.size() ? describe_tensor(tensors[verdict->index]) : std::string());
+  telling.descriptions = all_gather_bytes(group_, disagreement->index < tensors.size()
+                                                      ? describe_tensor(tensors[disagreement->index])
+                                                      : std::string());
   for (int rank = 0; rank < group_.size(); ++rank) telling.world_ranks.push_back(group_.global_rank(rank));
 
-  const auto& differing = verdict->differing;
+  const auto& differing = disagreement->differing;
   Divergence divergence{.step = step,
-                        .tensor = telling.descriptions[static_cast<std::size_t>(verdict->reference)]};
+                        .tensor = telling.descriptions[static_cast<std::size_t>(disagreement->reference)]};
   if (divergence.tensor.empty())
     divergence.tensor = telling.descriptions[static_cast<std::size_t>(differing.front())];
   for (const int rank : differing)
     divergence.ranks.push_back(telling.world_ranks[static_cast<std::size_t>(rank)]);
   divergence.is_mine = std::find(differing.begin(), differing.end(), group_.rank()) != differing.end();
-  throw DivergenceError(divergence, runtime::explain(*verdict, telling));
+  throw DivergenceError(divergence, runtime::explain(*disagreement, telling));
 }
 
 }  // namespace ddprun

@@ -216,7 +216,7 @@ void Drain::progress() {
 
 void Drain::take_time() {
   const std::lock_guard lock(state_->mutex);
-  state_->pace.take_time(State::now());
+  state_->pace.measure_step(State::now());
 }
 
 }  // namespace ddprun

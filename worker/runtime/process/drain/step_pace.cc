@@ -29,7 +29,7 @@ void StepPace::progress(TimePoint now) {
   is_taking_time_ = false;
 }
 
-void StepPace::take_time(TimePoint now) {
+void StepPace::measure_step(TimePoint now) {
   if (last_progress_ && !is_taking_time_) longest_ = std::max(longest_, now - *last_progress_);
   is_taking_time_ = true;
 }

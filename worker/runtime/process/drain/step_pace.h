@@ -14,7 +14,7 @@ class StepPace {
   /// A part of a long step is done.
   void progress(TimePoint now);
   /// No limit holds until the next progress.
-  void take_time(TimePoint now);
+  void measure_step(TimePoint now);
 
   /// From the second step on.
   [[nodiscard]] bool is_known() const { return usual_s_ > 0; }

@@ -1,4 +1,4 @@
-#include "launcher/process/kept_memory.h"
+#include "launcher/process/kept_files.h"
 
 #include "rendezvous/base/env_contract.h"
 
@@ -11,8 +11,8 @@
 
 namespace ddprun::launcher {
 
-Result<KeptMemory> KeptMemory::make(int workers) {
-  KeptMemory memory;
+Result<KeptFiles> KeptFiles::make(int workers) {
+  KeptFiles memory;
   for (std::size_t i = 0; i < static_cast<std::size_t>(workers) * kKeptFiles; ++i) {
     UniqueFd file(::memfd_create(kKeptMemoryName, MFD_CLOEXEC));
     if (!file)
@@ -22,7 +22,7 @@ Result<KeptMemory> KeptMemory::make(int workers) {
   return memory;
 }
 
-std::vector<std::string> KeptMemory::names() const {
+std::vector<std::string> KeptFiles::names() const {
   std::vector<std::string> names(files_.size() / kKeptFiles);
   for (std::size_t i = 0; i < files_.size(); ++i) {
     std::string& name = names[i / kKeptFiles];

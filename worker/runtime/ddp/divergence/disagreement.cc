@@ -1,4 +1,4 @@
-#include "worker/runtime/ddp/divergence/verdict.h"
+#include "worker/runtime/ddp/divergence/disagreement.h"
 
 #include <fmt/format.h>
 
@@ -35,35 +35,35 @@ std::string ranks_text(const std::vector<int>& ranks, const std::vector<int>& wo
 
 }  // namespace
 
-std::optional<Verdict> judge_replicas(const std::vector<std::vector<TensorHash>>& hashes) {
-  Verdict verdict;
-  for (const auto& list : hashes) verdict.tensors = std::max(verdict.tensors, list.size());
-  for (std::size_t index = verdict.tensors; index-- > 0;) {
+std::optional<Disagreement> judge_replicas(const std::vector<std::vector<TensorHash>>& hashes) {
+  Disagreement disagreement;
+  for (const auto& list : hashes) disagreement.tensors = std::max(disagreement.tensors, list.size());
+  for (std::size_t index = disagreement.tensors; index-- > 0;) {
     const std::vector<int> party = parties(hashes, index);
     if (std::all_of(party.begin(), party.end(), [](int lowest) { return lowest == 0; })) continue;
-    ++verdict.unequal;
-    verdict.index = index;
-    verdict.reference = largest_party(party);
-    verdict.differing.clear();
+    ++disagreement.unequal;
+    disagreement.index = index;
+    disagreement.reference = largest_party(party);
+    disagreement.differing.clear();
     for (std::size_t rank = 0; rank < party.size(); ++rank) {
-      if (party[rank] != verdict.reference) verdict.differing.push_back(static_cast<int>(rank));
+      if (party[rank] != disagreement.reference) disagreement.differing.push_back(static_cast<int>(rank));
     }
-    verdict.is_majority = 2 * verdict.differing.size() < party.size();
+    disagreement.is_majority = 2 * disagreement.differing.size() < party.size();
   }
-  if (verdict.unequal == 0) return std::nullopt;
-  return verdict;
+  if (disagreement.unequal == 0) return std::nullopt;
+  return disagreement;
 }
 
-std::string explain(const Verdict& verdict, const Telling& telling) {
-  const std::string& expected = telling.descriptions[static_cast<std::size_t>(verdict.reference)];
-  const std::string& found = telling.descriptions[static_cast<std::size_t>(verdict.differing.front())];
-  const std::size_t others = telling.world_ranks.size() - verdict.differing.size();
-  std::string text =
-      fmt::format("the replicas have diverged: after step {} {} on {} differs from {}", telling.step,
-                  expected.empty() ? found : expected, ranks_text(verdict.differing, telling.world_ranks),
-                  others == 1 ? ranks_text({verdict.reference}, telling.world_ranks)
-                              : fmt::format("the other {} ranks", others));
-  if (!verdict.is_majority) text += ", and which of them is right cannot be told";
+std::string explain(const Disagreement& disagreement, const Telling& telling) {
+  const std::string& expected = telling.descriptions[static_cast<std::size_t>(disagreement.reference)];
+  const std::string& found = telling.descriptions[static_cast<std::size_t>(disagreement.differing.front())];
+  const std::size_t others = telling.world_ranks.size() - disagreement.differing.size();
+  std::string text = fmt::format("the replicas have diverged: after step {} {} on {} differs from {}",
+                                 telling.step, expected.empty() ? found : expected,
+                                 ranks_text(disagreement.differing, telling.world_ranks),
+                                 others == 1 ? ranks_text({disagreement.reference}, telling.world_ranks)
+                                             : fmt::format("the other {} ranks", others));
+  if (!disagreement.is_majority) text += ", and which of them is right cannot be told";
   if (expected.empty()) {
     text += ": the others do not have it";
   } else if (found.empty()) {
@@ -71,9 +71,10 @@ std::string explain(const Verdict& verdict, const Telling& telling) {
   } else if (found != expected) {
     text += ": there it is " + found;
   }
-  if (verdict.unequal > 1) {
-    text += fmt::format("; {} of {} tensors differ, this one first", verdict.unequal, verdict.tensors);
-  } else if (verdict.tensors > 1) {
+  if (disagreement.unequal > 1) {
+    text +=
+        fmt::format("; {} of {} tensors differ, this one first", disagreement.unequal, disagreement.tensors);
+  } else if (disagreement.tensors > 1) {
     text += "; all other tensors are equal";
   }
   if (telling.last_equal_step)

@@ -10,7 +10,7 @@
 namespace ddprun::runtime {
 
 /// Where the ranks' lists of hashes are not the same.
-struct Verdict {
+struct Disagreement {
   std::size_t index = 0;       ///< of the first tensor that is not equal on all ranks
   std::vector<int> differing;  ///< the ranks where it is not what the reference has, rising
   int reference = 0;  ///< the lowest rank of the largest party; of equally large ones, of the lowest rank's
@@ -20,7 +20,7 @@ struct Verdict {
 };
 
 /// Pure. `hashes[rank][tensor]`; lists of other lengths lack the rest. nullopt: all are equal.
-std::optional<Verdict> judge_replicas(const std::vector<std::vector<TensorHash>>& hashes);
+std::optional<Disagreement> judge_replicas(const std::vector<std::vector<TensorHash>>& hashes);
 
 /// What is told about it, the same on every rank. Pure.
 struct Telling {
@@ -29,6 +29,6 @@ struct Telling {
   std::vector<std::string> descriptions;  ///< of the tensor by rank; empty: there is none
   std::vector<int> world_ranks;           ///< by rank
 };
-std::string explain(const Verdict& verdict, const Telling& telling);
+std::string explain(const Disagreement& disagreement, const Telling& telling);
 
 }  // namespace ddprun::runtime

@@ -13,10 +13,10 @@ namespace ddprun::launcher {
 /// one generation leaves what one of the next goes on from. They have no name anywhere, are opened through
 /// /proc/<launcher>/fd by processes of the same user, cost nothing until somebody writes, and are gone with this
 /// process, however that ends.
-class KeptMemory {
+class KeptFiles {
  public:
   /// Errors  kOs: the kernel gives no such file.
-  static Result<KeptMemory> make(int workers);
+  static Result<KeptFiles> make(int workers);
 
   /// By local rank, what DDPRUN_KEPT_MEMORY says.
   [[nodiscard]] std::vector<std::string> names() const;
