@@ -130,7 +130,11 @@ int run_predict(const config::JobCommandLine& line) {
   job.model().eval();
   const at::NoGradGuard no_grad;
   const std::optional<at::ScalarType> autocast = computes_as_trained(job);
-  if (job.shape().unit == "tokens") return continue_texts(job, line);
+  if (job.shape().unit == "tokens") {
+    std::optional<AutocastGuard> guard;
+    if (autocast) guard.emplace(job.context.device().type(), autocast);
+    return continue_texts(job, line);
+  }
 
   int exit_code = exit_code::kOk;
   for (std::size_t i = 1; i < line.words.size(); ++i) {

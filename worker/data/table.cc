@@ -32,26 +32,27 @@ constexpr std::uint64_t kMostNumbers = std::uint64_t{1} << 40;
 constexpr std::size_t kShownBytes = 80;
 constexpr std::size_t kShownNames = 20;
 
-/// A comma between quotes is part of its cell.
+std::string_view trimmed(std::string_view cell) {
+  const auto is_outer = [](char c) { return c == ' ' || c == '\t' || c == '\r' || c == '"'; };
+  while (!cell.empty() && is_outer(cell.front())) cell.remove_prefix(1);
+  while (!cell.empty() && is_outer(cell.back())) cell.remove_suffix(1);
+  return cell;
+}
+
+/// A comma between quotes is part of its cell. Quotes open at the beginning of one, and are a part of it elsewhere.
 std::vector<std::string_view> cut_at_commas(std::string_view line) {
   std::vector<std::string_view> cells;
   std::size_t start = 0;
   bool is_quoted = false;
   for (std::size_t i = 0; i < line.size(); ++i) {
-    if (line[i] == '"') is_quoted = !is_quoted;
+    if (line[i] == '"' && (is_quoted || trimmed(line.substr(start, i - start)).empty()))
+      is_quoted = !is_quoted;
     if (line[i] != ',' || is_quoted) continue;
     cells.push_back(line.substr(start, i - start));
     start = i + 1;
   }
   cells.push_back(line.substr(start));
   return cells;
-}
-
-std::string_view trimmed(std::string_view cell) {
-  const auto is_outer = [](char c) { return c == ' ' || c == '\t' || c == '\r' || c == '"'; };
-  while (!cell.empty() && is_outer(cell.front())) cell.remove_prefix(1);
-  while (!cell.empty() && is_outer(cell.back())) cell.remove_suffix(1);
-  return cell;
 }
 
 /// Lines without their ends; empty ones are left out, and each keeps its number.
@@ -363,14 +364,6 @@ std::string no_finite_number(const at::Tensor& numbers, std::int64_t place) {
   return fmt::format("{}, which is no finite number{}", value, std::isfinite(value) ? " in float32" : "");
 }
 
-/// The columns of a table, with that of the target last.
-std::vector<std::string> target_last(std::vector<std::string> columns, const std::string& target) {
-  if (target.empty()) return columns;
-  std::erase(columns, target);
-  columns.push_back(target);
-  return columns;
-}
-
 }  // namespace
 
 TableSource::TableSource(Table table, std::int64_t classes, const std::string& name)
@@ -389,7 +382,6 @@ TableSource::TableSource(Table table, std::int64_t classes, const std::string& n
   shape_.tensors = {{"features", features.sizes().slice(1).vec(), at::kFloat}};
   shape_.classes = classes;
   shape_.columns = table_.columns;
-  shape_.scaling = table_.scaling;
   if (classes == 0) {
     if (targets.dim() == 1) targets = targets.unsqueeze(1);
     if (const auto bad = find_infinite(targets)) {
@@ -474,11 +466,10 @@ DataSplits open_csv(const Options& options) {
     const Scaling scaling = scaling_of(train.features);
     scale(train.features, scaling);
     scale(test.features, scaling);
-    train.scaling = test.scaling = fmt::format("standardised by {}/train.csv", folder);
   }
-  const std::string target = options.text("target");
-  train.columns = target_last(std::move(train.columns), target);
-  test.columns = train.columns;
+  // The target may have another name in other data.
+  const std::string target = options.text("target").empty() ? train.columns.back() : options.text("target");
+  for (Table* table : {&train, &test}) std::erase(table->columns, target);
   return to_splits(std::move(train), std::move(test), options.integer("classes"), folder);
 }
 

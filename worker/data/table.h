@@ -17,7 +17,6 @@ struct Table {
   at::Tensor features;
   at::Tensor targets;
   std::vector<std::string> columns{};  ///< of a CSV file: all names, in order
-  std::string scaling = "taken as they are";
 };
 
 /// Reads a CSV text: a line of names, then lines of as many numbers, separated by commas; a name may stand in quotes,

@@ -197,7 +197,8 @@ void check_schedule(std::int64_t warmup_steps, const Position& position, const J
                     "after {} ({} epochs in this world of {} ranks); shorten it, or train longer",
                     warmup_steps, steps, size.length.epochs, size.world.ranks));
   }
-  check_reductions(left, position, size);
+  // A job that goes on may do so with fewer ranks, which end its steps at an earlier epoch.
+  if (position.step == 0) check_reductions(left, position, size);
 }
 
 }  // namespace ddprun::training

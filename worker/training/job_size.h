@@ -49,7 +49,7 @@ struct JobSize {
   std::int64_t last_batch = 0;  ///< samples of a rank in the last batch of an epoch
   std::vector<Reduction> reductions;
 };
-/// Errors  Exception kConfig: not every rank gets a sample.
+/// Errors  Exception kConfig: not every rank gets a sample, or a whole batch where smaller ones are left out.
 JobSize size_of_job(const LoopOptions& options, std::int64_t train_samples, int ranks);
 
 /// The step after which the last checkpoint was due in a job that is at `position`, between two steps of an epoch; 0:
@@ -59,8 +59,8 @@ std::int64_t last_due_checkpoint(const LoopOptions& options, const Position& pos
 /// Optimizer steps until a job that is at `position` is complete, without early stopping. Pure.
 std::int64_t steps_left(const Position& position, const JobSize& size);
 
-/// Errors  Exception kConfig: from `position` on, a job of that size ends before its warm-up is over, or before one of
-///         its reductions. A complete one is not refused.
+/// Errors  Exception kConfig: from `position` on, a job of that size ends before its warm-up is over, or, where it is
+///         at its beginning, before one of its reductions. A complete one is not refused.
 void check_schedule(std::int64_t warmup_steps, const Position& position, const JobSize& size);
 
 /// Errors  Exception kConfig: the last batch of an epoch is one sample, and the job's model, which normalizes batches,

@@ -192,6 +192,13 @@ TEST_CASE("links of an image folder that lead nowhere are named, and those in a 
   CHECK_THROWS_WITH(open(folder),
                     Catch::Matchers::Contains("it is a link to a folder that it is in; remove it") &&
                         Catch::Matchers::Contains("train/a/up]"));
+  std::filesystem::remove(folder.file("train/a/up"));
+  for (const char* name : {"train/a/x", "train/a/y"})
+    std::filesystem::create_directory_symlink("../b", folder.file(name));
+  CHECK(open(folder).train->size() == 4);
+  std::filesystem::create_directory_symlink("../a", folder.file("train/b/back"));
+  CHECK_THROWS_WITH(open(folder),
+                    Catch::Matchers::Contains("it is a link to a folder that it is in; remove it"));
 }
 
 TEST_CASE("folders that do not belong together are refused") {

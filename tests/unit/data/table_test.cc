@@ -59,6 +59,7 @@ TEST_CASE(
   CHECK(torch::equal(table->features, doubles({3}).view({1, 1})));
   CHECK(torch::equal(table->targets, doubles({0})));
   CHECK(csv_refusal("a,b\n1,1e400\n") == "x.csv, line 2, column b: expected a finite number, got \"1e400\"");
+  CHECK(data::parse_csv("size 5\",b,class\n1,2,3\n", "", "x.csv")->columns.size() == 3);
   for (const std::string cell : {"+-3", "+", "3+", "++3"})
     CHECK(csv_refusal("a,b\n1," + cell + "\n") ==
           "x.csv, line 2, column b: expected a number, got \"" + cell + "\"");

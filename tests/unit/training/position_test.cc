@@ -179,7 +179,7 @@ TEST_CASE("a reduction is refused when the steps of a job end before it, with th
   // What another world has made of the steps counts as it was: one epoch more here, after its rest of two steps.
   options.max_steps = 118;
   CHECK_NOTHROW(check({{"/schedule/milestones/0", 1.9}}, {.step = 100, .samples_seen = 56}));
-  CHECK_THROWS(check({{"/schedule/milestones/0", 2}}, {.step = 100, .samples_seen = 56}));
+  CHECK_NOTHROW(check({{"/schedule/milestones/0", 2}}, {.step = 100, .samples_seen = 56}));
   options.max_steps = 0;
   CHECK_NOTHROW(check({{"/schedule/milestones/0", 9.9}}, {}));
 }

@@ -50,11 +50,10 @@ void check_alike(const DataShape& shape, const DataShape& training, const std::s
   check_names(shape.class_names, training.class_names, place, "class", "classes");
   check_names(shape.columns, training.columns, place, "column", "columns");
   if (shape.scaling != training.scaling && !shape.scaling.empty() && !training.scaling.empty()) {
-    throw Exception(
-        ErrorCode::kConfig,
-        fmt::format("{}: its numbers are {}, and those of the training data {}; scale both alike: images "
-                    "with the same \"normalize\", tables with \"standardize\" false here and in /data",
-                    place, shape.scaling, training.scaling));
+    throw Exception(ErrorCode::kConfig,
+                    fmt::format("{}: its numbers are {}, and those of the training data {}; give both the "
+                                "same \"normalize\"",
+                                place, shape.scaling, training.scaling));
   }
 }
 
@@ -77,6 +76,12 @@ Result<std::vector<JudgingData>> load_judging_data(const JobParts& parts, const 
   for (const auto& [name, ignored] : names.items()) {
     try {
       const Options options = named.object(name);
+      if (options.text("type") == "csv" && options.flag("standardize")) {
+        throw Exception(ErrorCode::kConfig,
+                        options.pointer() +
+                            "/standardize: scales by the mean of the train.csv beside it, and not by "
+                            "that of the training data; set it to false here and in /data");
+      }
       DataSplits splits = make_data(parts, options, job);
       check_alike(splits.held_out->shape(), training, options.pointer());
       all.push_back({name, std::move(splits.held_out)});

@@ -123,8 +123,10 @@ Result<UniqueFd> hold_checkpoints(const std::string& output, const FolderPatienc
 
 /// Whether write_merged_job wrote it: nobody else gives every section, in this layout.
 bool is_merged_job(const std::string& path) {
+  std::ifstream file(path);
+  if (!file) return false;
   std::ostringstream read;
-  read << std::ifstream(path).rdbuf();
+  read << file.rdbuf();
   const std::string text = read.str();
   const auto job = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!job.is_object()) return text.empty();

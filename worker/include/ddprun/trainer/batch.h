@@ -29,7 +29,7 @@ struct DataShape {
   std::vector<TensorShape> tensors;
   std::int64_t classes = 0;                ///< classes, or size of the vocabulary; 0: targets are no classes
   std::vector<std::string> class_names{};  ///< by class; empty where the data does not tell
-  std::vector<std::string> columns{};  ///< of a table: what a sample's numbers are, then the target; or empty
+  std::vector<std::string> columns{};      ///< of a table: what a sample's numbers are; or empty
   std::string scaling{};         ///< how numbers were scaled, in words; empty where the data does not tell
   std::string unit = "samples";  ///< what a rate counts: "images", "tokens"
   std::int64_t units_per_sample = 1;

@@ -14,7 +14,7 @@ namespace {
   throw Exception(ErrorCode::kConfig, "model averager: " + why);
 }
 
-void check_schedule(std::int64_t steps) {
+void check_warmup(std::int64_t steps) {
   if (steps < 0) refuse_averager(fmt::format("warmup_steps is {}; expected at least 0", steps));
 }
 
@@ -64,7 +64,7 @@ PeriodicModelAverager::PeriodicModelAverager(Group group, const PeriodicModelAve
     : group_(std::move(group)), options_(options) {
   if (options.period < 1)
     refuse_averager(fmt::format("the period is {}; expected at least 1", options.period));
-  check_schedule(options.warmup_steps);
+  check_warmup(options.warmup_steps);
 }
 
 const Group* PeriodicModelAverager::group_of(std::int64_t step) const {
@@ -75,7 +75,7 @@ const Group* PeriodicModelAverager::group_of(std::int64_t step) const {
 HierarchicalModelAverager::HierarchicalModelAverager(const Group& group, const std::vector<Level>& levels,
                                                      std::int64_t warmup_steps)
     : warmup_steps_(warmup_steps) {
-  check_schedule(warmup_steps);
+  check_warmup(warmup_steps);
   check_levels(levels, group.size());
   for (const auto& [period, size] : levels) {
     groups_.emplace_back(period,
