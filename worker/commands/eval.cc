@@ -21,7 +21,7 @@
 namespace ddprun::commands {
 namespace {
 
-training::EvaluateOptions evaluate_options(const OpenedJob& job) {
+training::EvaluateOptions evaluate_options(const OpenedJob& job, std::optional<at::ScalarType> autocast) {
   const Options train = job.job.object("train");
   const Options data = job.job.object("data");
   training::EvaluateOptions options{.device = job.context.device()};
@@ -30,7 +30,7 @@ training::EvaluateOptions evaluate_options(const OpenedJob& job) {
   options.loader.prefetch_batches = static_cast<int>(data.integer("prefetch_batches"));
   options.loader.pinned = job.context.device().is_cuda();
   options.loader.seed = static_cast<std::uint64_t>(job.job.integer("seed"));
-  options.autocast = computes_as_trained(job);
+  options.autocast = autocast;
   return options;
 }
 
@@ -47,14 +47,16 @@ struct Judged {
 };
 
 std::vector<Judged> judge(const OpenedJob& job) {
+  const std::optional<at::ScalarType> autocast = compute_as_trained(job);
   std::vector<training::JudgingData> data{{"", job.data.held_out}};
   for (training::JudgingData& more :
        runtime::value_or_throw(training::load_judging_data(job.parts, job.job, job.shape())))
     data.push_back(std::move(more));
   std::vector<Judged> all;
   for (const auto& [name, source] : data)
-    all.push_back({name, source->size(),
-                   training::evaluate(job.model(), job.task(), *source, job.context, evaluate_options(job))});
+    all.push_back(
+        {name, source->size(),
+         training::evaluate(job.model(), job.task(), *source, job.context, evaluate_options(job, autocast))});
   return all;
 }
 

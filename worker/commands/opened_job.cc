@@ -41,7 +41,7 @@ OpenedJob open_job(const config::JobCommandLine& line, const std::optional<std::
           .draft = std::move(draft)};
 }
 
-std::optional<at::ScalarType> computes_as_trained(const OpenedJob& job) {
+std::optional<at::ScalarType> compute_as_trained(const OpenedJob& job) {
   const Options train = job.job.object("train");
   training::choose_kernels(train);
   if (train.flag("channels_last")) training::lay_out_channels_last(job.model());

@@ -38,9 +38,8 @@ struct OpenedJob {
 OpenedJob open_job(const config::JobCommandLine& line,
                    const std::optional<std::string>& device = std::nullopt);
 
-/// The job's precision, kernels and layout of memory, for the whole process: what its model says is then what it says
-/// in training, to the last bit.
-/// Returns the dtype of autocast, if any.
-std::optional<at::ScalarType> computes_as_trained(const OpenedJob& job);
+/// Makes kernels and layout of memory those of the job's training, for the whole process: under autocast of the dtype
+/// that it returns, if any, the model says what it says there, to the last bit. Once, after the weights are loaded.
+std::optional<at::ScalarType> compute_as_trained(const OpenedJob& job);
 
 }  // namespace ddprun::commands

@@ -129,21 +129,22 @@ int run_predict(const config::JobCommandLine& line) {
   load_chosen_weights(job.model(), job.job, checkpoint, which);
   job.model().eval();
   const at::NoGradGuard no_grad;
-  const std::optional<at::ScalarType> autocast = computes_as_trained(job);
-  if (job.shape().unit == "tokens") {
+  const std::optional<at::ScalarType> autocast = compute_as_trained(job);
+  const auto as_trained = [&](const auto& compute) {
     std::optional<AutocastGuard> guard;
     if (autocast) guard.emplace(job.context.device().type(), autocast);
-    return continue_texts(job, line);
-  }
+    return compute();
+  };
+  if (job.shape().unit == "tokens") return as_trained([&] { return continue_texts(job, line); });
 
   int exit_code = exit_code::kOk;
   for (std::size_t i = 1; i < line.words.size(); ++i) {
     try {
       // A file of rows at once: a table is small, and an image alone.
       const Inputs inputs = read_inputs(job, line.words[i]);
-      std::optional<AutocastGuard> guard;
-      if (autocast) guard.emplace(job.context.device().type(), autocast);
-      const at::Tensor outputs = job.model().forward(inputs.samples.to(job.context.device())).to(at::kFloat);
+      const at::Tensor outputs = as_trained([&] {
+                                   return job.model().forward(inputs.samples.to(job.context.device()));
+                                 }).to(at::kFloat);
       for (std::size_t row = 0; row < inputs.names.size(); ++row) {
         const Answer answer(outputs[static_cast<std::int64_t>(row)], job.shape(), top);
         print(line.has("json") ? in_one_line(answer.in_json(inputs.names[row]))

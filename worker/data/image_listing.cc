@@ -53,18 +53,24 @@ std::vector<std::string> sorted_names(const fs::path& folder, bool folders) {
   return names;
 }
 
+/// Whether `entry`, below `top`, is a link to what it is in, or one that it was reached through.
+bool leads_back(const fs::directory_entry& entry, const fs::path& top) {
+  const fs::path here = fs::canonical(entry.path());
+  if (entry.is_symlink() && is_within(fs::canonical(entry.path().parent_path()), here)) return true;
+  for (fs::path above = entry.path().parent_path(); above.string().size() >= top.string().size();
+       above = above.parent_path()) {
+    if (fs::canonical(above) == here) return true;
+  }
+  return false;
+}
+
 /// A folder and all below it, sorted by path.
 std::vector<std::string> sorted_folders(const fs::path& top) {
   std::vector<std::string> folders{top.string()};
   const auto options = fs::directory_options::follow_directory_symlink;
   for (const fs::directory_entry& entry : fs::recursive_directory_iterator(top, options)) {
     if (!is_folder(entry)) continue;
-    const fs::path here = fs::canonical(entry.path());
-    bool is_circle = entry.is_symlink() && is_within(fs::canonical(entry.path().parent_path()), here);
-    for (fs::path above = entry.path().parent_path(); above.string().size() >= top.string().size();
-         above = above.parent_path())
-      is_circle = is_circle || fs::canonical(above) == here;
-    if (is_circle)
+    if (leads_back(entry, top))
       throw fs::filesystem_error("it is a link to a folder that it is in; remove it", entry.path(),
                                  std::make_error_code(std::errc::too_many_symbolic_link_levels));
     folders.push_back(entry.path().string());
