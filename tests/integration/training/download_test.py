@@ -177,7 +177,9 @@ class Downloads(DownloadTest):
         self.assertEqual(self.server.asked_for(archive.name), [])
 
     def test_data_to_be_judged_by_is_downloaded_as_well(self):
-        more = {"type": "fashion_mnist", "path": "more", "download": True, "download_from": self.server.url}
+        as_digits = {"type": "normalize", "mean": [0.1307], "std": [0.3081]}
+        more = {"type": "fashion_mnist", "path": "more", "download": True, "download_from": self.server.url,
+                "test_transforms": [as_digits]}
         job = self.job_file({"data": {"type": "mnist", "path": "served"}, "train": {"max_steps": 2}, "evaluate": {"more": more}})
         self.run_job(job)
         self.assertEqual(sorted(path.name for path in (self.folder / "more").iterdir()), sorted(NAMES))
