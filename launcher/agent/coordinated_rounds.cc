@@ -3,6 +3,7 @@
 #include "launcher/agent/job_settings.h"
 #include "launcher/agent/node_translation.h"
 #include "launcher/text/text.h"
+#include "rendezvous/base/endpoint.h"
 #include "rendezvous/base/env_contract.h"
 #include "rendezvous/membership/auth.h"
 
@@ -90,11 +91,10 @@ Result<std::unique_ptr<RoundSource>> CoordinatedRounds::open(boost::asio::io_con
   if (!rendezvous) return rendezvous.error();
   rounds->rendezvous_ = std::move(*rendezvous);
   if (options->port.value() == 0) {
-    listener.waiting(fmt::format(
-        "the nodes meet at {0} port {1}, which the kernel chose: the others join with "
-        "--rdzv-endpoint {0}:{1}",
-        options->host.find(':') == std::string::npos ? options->host : fmt::format("[{}]", options->host),
-        rounds->rendezvous_->port()));
+    listener.waiting(
+        fmt::format("the nodes meet at {0} port {1}, which the kernel chose: the others join with "
+                    "--rdzv-endpoint {0}:{1}",
+                    to_string(Endpoint{options->host, std::nullopt}), rounds->rendezvous_->port()));
   }
   rounds->rendezvous_->set_log_sink(
       [&listener](ConnectionId connection, const std::string& node, const membership::LogLines& lines) {

@@ -4,6 +4,7 @@
 #include "launcher/process/leave_launcher.h"
 #include "launcher/process/pidfd.h"
 #include "launcher/process/process_table.h"
+#include "rendezvous/base/proc_stat.h"
 #include "rendezvous/base/read_text.h"
 
 #include <poll.h>
@@ -38,10 +39,8 @@ constexpr int kDeputyLooksMs = 250;
 void set_command_line() {
   const std::string text = read_text("/proc/self/stat");
   // NOLINTBEGIN(performance-no-int-to-ptr): the kernel names the addresses as numbers
-  auto* const start =
-      reinterpret_cast<char*>(std::strtoull(std::string(stat_field(text, 48)).c_str(), nullptr, 10));
-  auto* const end =
-      reinterpret_cast<char*>(std::strtoull(std::string(stat_field(text, 49)).c_str(), nullptr, 10));
+  auto* const start = reinterpret_cast<char*>(stat_number(text, 48));
+  auto* const end = reinterpret_cast<char*>(stat_number(text, 49));
   // NOLINTEND(performance-no-int-to-ptr)
   if (start == nullptr || end <= start) return;
   const auto size = static_cast<std::size_t>(end - start);

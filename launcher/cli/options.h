@@ -1,5 +1,6 @@
 #pragma once
 
+#include "rendezvous/base/endpoint.h"
 #include "rendezvous/base/ids.h"
 #include "rendezvous/membership/timing.h"
 
@@ -48,16 +49,6 @@ struct WorkerCount {
 };
 /// As it is written: "4", "auto", "cpu", "gpu", "xpu".
 std::string to_string(const WorkerCount& count);
-
-/// HOST:PORT. The host stands without the brackets of an IPv6 address.
-struct Endpoint {
-  std::string host;
-  std::optional<Port> port;
-
-  friend bool operator==(const Endpoint&, const Endpoint&) = default;
-};
-/// "head:29400", "[::1]:29400", "head".
-std::string to_string(const Endpoint& endpoint);
 
 /// The command line of `ddprun`, as values: flags with their defaults, nothing resolved against this
 /// machine. Filled by command_line.h (flag, else PET_ variable, else default); turned into a Plan by plan.h.

@@ -213,17 +213,6 @@ Result<WorkerCount> parse_worker_count(std::string_view text) {
   return WorkerCount{.number = *number};
 }
 
-std::string_view without_brackets(std::string_view host) {
-  const bool is_bracketed = host.size() > 2 && host.front() == '[' && host.back() == ']';
-  return is_bracketed ? host.substr(1, host.size() - 2) : host;
-}
-
-std::string to_string(const Endpoint& endpoint) {
-  const bool is_ipv6 = endpoint.host.find(':') != std::string::npos;
-  const std::string host = is_ipv6 ? fmt::format("[{}]", endpoint.host) : endpoint.host;
-  return endpoint.port ? fmt::format("{}:{}", host, *endpoint.port) : host;
-}
-
 Result<Endpoint> parse_endpoint(std::string_view text, LoneWord lone) {
   const std::size_t colon = text.ends_with(']') ? std::string_view::npos : text.rfind(':');
   const bool has_colon = colon != std::string_view::npos;

@@ -47,9 +47,6 @@ enum class LoneWord { kHost, kPort };
 /// "HOST:PORT", "[::1]:PORT", and one of them alone. A lone port, or ":PORT", has no host: every address.
 Result<Endpoint> parse_endpoint(std::string_view text, LoneWord lone);
 
-/// An address without the brackets of IPv6.
-std::string_view without_brackets(std::string_view host);
-
 struct NodeRange {
   int lowest = 1;
   int highest = 1;

@@ -86,16 +86,11 @@ void read_cgroup(MachineFacts& machine) {
 void read_gpus(MachineFacts& machine, const HostFacts& host) {
   machine.visible_devices = host.env("CUDA_VISIBLE_DEVICES");
   machine.driver = line_of("/sys/module/nvidia/version");
-  for (const std::string& name : names_in("/dev")) {
-    const std::string_view digits = std::string_view(name).substr(std::min<std::size_t>(6, name.size()));
-    const bool is_gpu = name.starts_with("nvidia") && !digits.empty() &&
-                        digits.find_first_not_of("0123456789") == std::string_view::npos;
-    if (is_gpu) machine.gpus.emplace_back("GPU");
-  }
+  machine.gpus.assign(static_cast<std::size_t>(count_gpu_device_files()), "GPU");
   std::vector<std::string> models;
-  for (const std::string& address : names_in("/proc/driver/nvidia/gpus")) {
-    const std::string text = read_text("/proc/driver/nvidia/gpus/" + address + "/information");
-    if (const std::string_view model = value_of(text, "Model"); !model.empty()) models.emplace_back(model);
+  for (const GpuCard& card : read_gpu_cards()) {
+    if (const std::string_view model = value_of(card.information, "Model"); !model.empty())
+      models.emplace_back(model);
   }
   if (models.size() == machine.gpus.size()) machine.gpus = std::move(models);
 }

@@ -90,12 +90,6 @@ void add_topology(std::vector<CpuFacts>& cpus) {
   }
 }
 
-int count_gpu_device_files() {
-  int count = 0;
-  for (const std::string& name : names_in("/dev")) count += is_prefix_and_number(name, "nvidia") ? 1 : 0;
-  return count;
-}
-
 /// The NUMA node of every GPU in PCI order, which is CUDA's order for equal cards; by its UUID as well.
 struct GpuPlaces {
   std::vector<int> by_index;
@@ -104,10 +98,9 @@ struct GpuPlaces {
 
 GpuPlaces gpu_places() {
   GpuPlaces places;
-  for (const std::string& address : names_in("/proc/driver/nvidia/gpus")) {
+  for (const auto& [address, information] : read_gpu_cards()) {
     const int node = read_int(fs::path("/sys/bus/pci/devices") / address / "numa_node");
     places.by_index.push_back(node);
-    const std::string information = read_text(fs::path("/proc/driver/nvidia/gpus") / address / "information");
     const std::size_t uuid = information.find("GPU-");
     if (uuid != std::string::npos) {
       places.by_uuid[information.substr(uuid, information.find_first_of(" \n\t", uuid) - uuid)] = node;
@@ -127,6 +120,20 @@ int numa_node_of(const std::string& device, const GpuPlaces& places) {
 }
 
 }  // namespace
+
+std::vector<GpuCard> read_gpu_cards() {
+  const std::string folder = "/proc/driver/nvidia/gpus/";
+  std::vector<GpuCard> cards;
+  for (const std::string& address : names_in(folder))
+    cards.push_back({address, read_text(folder + address + "/information")});
+  return cards;
+}
+
+int count_gpu_device_files() {
+  int count = 0;
+  for (const std::string& name : names_in("/dev")) count += is_prefix_and_number(name, "nvidia") ? 1 : 0;
+  return count;
+}
 
 std::vector<std::string> parse_visible_devices(std::string_view text) {
   std::vector<std::string> devices;

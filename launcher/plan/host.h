@@ -34,6 +34,16 @@ struct HostFacts {
   [[nodiscard]] std::optional<std::string> env(std::string_view name) const;
 };
 
+/// A card, as NVIDIA's driver tells of it.
+struct GpuCard {
+  std::string address;      ///< on the PCI bus
+  std::string information;  ///< lines such as "Model: \t\t NVIDIA H100 PCIe"
+};
+/// In PCI order, from /proc, without opening CUDA.
+std::vector<GpuCard> read_gpu_cards();
+/// How many /dev/nvidia<number> there are.
+int count_gpu_device_files();
+
 /// Whether NUMA nodes, sockets and caches are wanted: a few files per CPU, needed for --numa-binding only.
 enum class Topology { kSkip, kRead };
 

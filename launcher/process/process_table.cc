@@ -4,6 +4,7 @@
 #include "launcher/text/text.h"
 #include "rendezvous/base/env_contract.h"
 #include "rendezvous/base/printable.h"
+#include "rendezvous/base/proc_stat.h"
 #include "rendezvous/base/read_text.h"
 #include "rendezvous/base/unique_fd.h"
 
@@ -15,7 +16,6 @@
 #include <charconv>
 #include <csignal>
 #include <cstdint>
-#include <cstdlib>
 #include <map>
 
 namespace ddprun::launcher {
@@ -84,18 +84,6 @@ bool has_signal(pid_t pid, std::string_view mask, int signal) {
 
 std::string name_of(const ProcessEntry& process) {
   return fmt::format("pid {} ({})", process.pid, ddprun::printable(process.command, 64));
-}
-
-std::string_view stat_field(std::string_view text, int number) {
-  const std::size_t close = text.rfind(')');
-  if (close == std::string_view::npos) return {};
-  text.remove_prefix(close + 1);
-  for (int field = 3; field < number; ++field) consume_word(text);
-  return consume_word(text);
-}
-
-std::uint64_t stat_number(std::string_view text, int number) {
-  return std::strtoull(std::string(stat_field(text, number)).c_str(), nullptr, 10);
 }
 
 std::optional<ProcessEntry> parse_stat(std::string_view text) {

@@ -33,13 +33,6 @@ std::string name_of(const ProcessEntry& process);
 /// Parses /proc/<pid>/stat; its second field may hold any character. None when it is not such a text.
 std::optional<ProcessEntry> parse_stat(std::string_view text);
 
-/// A field of /proc/<pid>/stat by its number in proc(5), from 3 on: those before are the pid and the command, which
-/// may hold any character. Empty where there is none. Pure.
-std::string_view stat_field(std::string_view text, int number);
-
-/// The same as a number; 0 where there is none. Pure.
-std::uint64_t stat_number(std::string_view text, int number);
-
 /// The pids that a process has, by /proc/<pid>/status: its own in each pid namespace that it is in, ours first. Pure.
 std::vector<pid_t> namespace_pids(std::string_view status);
 

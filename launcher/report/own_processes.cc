@@ -2,6 +2,7 @@
 
 #include "launcher/process/process_table.h"
 #include "launcher/report/job_state.h"
+#include "rendezvous/base/proc_stat.h"
 #include "rendezvous/base/read_text.h"
 
 #include <fmt/format.h>
@@ -29,15 +30,7 @@ double uptime_seconds() { return std::strtod(read_text("/proc/uptime").c_str(), 
 
 /// A field of stat that counts ticks, in seconds: 22 is when the process started, since boot.
 double seconds_of_field(const std::string& stat, int number) {
-  return static_cast<double>(stat_number(stat, number)) / static_cast<double>(sysconf(_SC_CLK_TCK));
-}
-
-std::uint64_t resident_bytes(const std::string& directory) {
-  const std::string statm = read_text(directory + "/statm");
-  const std::size_t space = statm.find(' ');
-  if (space == std::string::npos) return 0;
-  return std::strtoull(statm.c_str() + space, nullptr, 10) *
-         static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+  return seconds_of_ticks(stat_number(stat, number));
 }
 
 /// Its number in the innermost pid namespace.

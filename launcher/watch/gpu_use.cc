@@ -1,15 +1,12 @@
 #include "launcher/watch/gpu_use.h"
 
+#include "launcher/process/process_table.h"
 #include "launcher/text/text.h"
 #include "launcher/why/look/proc_look.h"
-#include "rendezvous/base/read_text.h"
-
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <charconv>
 #include <cstddef>
-#include <filesystem>
 #include <string_view>
 #include <system_error>
 
@@ -68,11 +65,7 @@ std::optional<GpuUse> gpu_use(const std::vector<GpuReading>& gpus, const GpuHint
 
 GpuHints gpu_hints(pid_t pid, int local_rank) {
   constexpr std::string_view kDevice = "/dev/nvidia";
-  // The number is the kernel's own: PROC_PID_INIT_INO of linux/proc_ns.h.
-  constexpr std::string_view kOfTheHost = "pid:[4026531836]";
-  std::error_code unreadable;
-  const std::string space = std::filesystem::read_symlink("/proc/self/ns/pid", unreadable).string();
-  GpuHints hints{.pid = pid, .local_rank = local_rank, .is_in_container = !unreadable && space != kOfTheHost};
+  GpuHints hints{.pid = pid, .local_rank = local_rank, .is_in_container = !sees_all_processes()};
   for (const auto& [descriptor, path] : why::open_files(pid)) {
     if (!path.starts_with(kDevice)) continue;
     if (const auto minor = parse_index(std::string_view(path).substr(kDevice.size())))

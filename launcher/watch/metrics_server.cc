@@ -169,10 +169,8 @@ Result<MetricsServer> MetricsServer::start(const Endpoint& place, const std::str
   Result<UniqueFd> pidfd = why::start_beside("metrics", acceptor.native_handle(),
                                              [&](int listener) { serve_all(listener, launcher, command); });
   if (!pidfd) return pidfd.error();
-  const std::string shown = place.host.empty()                          ? "localhost"
-                            : place.host.find(':') == std::string::npos ? place.host
-                                                                        : "[" + place.host + "]";
-  return MetricsServer(std::move(*pidfd), fmt::format("http://{}:{}/metrics", shown, port));
+  const Endpoint shown{place.host.empty() ? "localhost" : place.host, Port(port)};
+  return MetricsServer(std::move(*pidfd), fmt::format("http://{}/metrics", to_string(shown)));
 }
 
 MetricsServer::~MetricsServer() {

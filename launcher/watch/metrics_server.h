@@ -1,6 +1,6 @@
 #pragma once
 
-#include "launcher/cli/options.h"
+#include "rendezvous/base/endpoint.h"
 #include "rendezvous/base/result.h"
 #include "rendezvous/base/unique_fd.h"
 

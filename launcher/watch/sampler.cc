@@ -7,6 +7,7 @@
 #include "launcher/why/look/proc_look.h"
 #include "launcher/why/look/work_process.h"
 #include "rendezvous/base/host_name.h"
+#include "rendezvous/base/proc_stat.h"
 #include "rendezvous/base/read_text.h"
 #include "rendezvous/base/unique_fd.h"
 
@@ -88,8 +89,7 @@ RankSample RankSampler::sample(const std::string& log_dir) {
   if (!process || process->has_ended()) return sample;
   sample.pid = work_;
   sample.state = process->state;
-  const std::uint64_t ticks = stat_number(stat, kUser) + stat_number(stat, kSystem);
-  sample.cpu_s = static_cast<double>(ticks) / static_cast<double>(::sysconf(_SC_CLK_TCK));
+  sample.cpu_s = seconds_of_ticks(stat_number(stat, kUser) + stat_number(stat, kSystem));
   sample.memory = stat_number(stat, kResident) * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
   constexpr std::size_t kFew = 16;
   if (why::Recorder recorder = record_->read(kFew); recorder.next > 0) sample.recorder = std::move(recorder);

@@ -1,6 +1,7 @@
 #include "rendezvous/membership/member.h"
 
 #include "rendezvous/base/alarm.h"
+#include "rendezvous/base/endpoint.h"
 #include "rendezvous/base/format_duration.h"
 #include "rendezvous/base/gate.h"
 #include "rendezvous/base/signal_name.h"
@@ -35,11 +36,6 @@ constexpr Duration kSaySomethingAfter = std::chrono::milliseconds(1200);
 MemberId draw_id() {
   std::random_device kernel;
   return MemberId((std::uint64_t{kernel()} << 32U | kernel()) | 1U);
-}
-
-std::string endpoint_text(const std::string& host, Port port) {
-  return host.find(':') == std::string::npos ? fmt::format("{}:{}", host, port)
-                                             : fmt::format("[{}]:{}", host, port);
 }
 
 }  // namespace
@@ -121,7 +117,7 @@ class Member::Impl {
 
  private:
   static TimePoint now() { return BootClock::now(); }
-  [[nodiscard]] std::string endpoint() const { return endpoint_text(options_.host, options_.port); }
+  [[nodiscard]] std::string endpoint() const { return to_string(Endpoint{options_.host, options_.port}); }
 
   // ---- lines for its console
 

@@ -6,6 +6,7 @@
 #include "launcher/why/look/socket_diag.h"
 #include "launcher/why/look/system_calls.h"
 #include "rendezvous/base/clock.h"
+#include "rendezvous/base/proc_stat.h"
 #include "rendezvous/base/read_text.h"
 
 #include <arpa/inet.h>
@@ -52,8 +53,7 @@ ThreadLook look_at_thread(const std::string& directory, int tid) {
     look.cpu_s = ran_ns * 1e-9;
     look.queued_s = queued_ns * 1e-9;
   } else {
-    look.cpu_s = static_cast<double>(stat_number(stat, 14) + stat_number(stat, 15)) /
-                 static_cast<double>(::sysconf(_SC_CLK_TCK));
+    look.cpu_s = seconds_of_ticks(stat_number(stat, 14) + stat_number(stat, 15));
   }
   return look;
 }
@@ -186,6 +186,10 @@ ProcessLook look_at_process(pid_t pid) {
   look.storage_written_bytes = number_of(io, "write_bytes");
   look.throttled_s = throttled_seconds(pid);
   return look;
+}
+
+bool has_mapped(pid_t pid, std::string_view name) {
+  return read_text(fmt::format("/proc/{}/maps", pid)).find(name) != std::string::npos;
 }
 
 std::map<int, std::string> open_files(pid_t pid) {

@@ -1,6 +1,6 @@
 #include "launcher/why/look/progress_look.h"
 
-#include "rendezvous/base/read_text.h"
+#include "launcher/why/look/proc_look.h"
 #include "rendezvous/base/unique_fd.h"
 
 #include <dirent.h>
@@ -74,7 +74,7 @@ struct OpenPage {
 OpenPage open_page(pid_t pid) {
   // Most processes have none, and their maps say so faster than their descriptors.
   const std::string name = fmt::format("/memfd:{} (deleted)", ProgressPage::kName);
-  if (read_text(fmt::format("/proc/{}/maps", pid)).find(name) == std::string::npos) return {};
+  if (!has_mapped(pid, name)) return {};
   const std::string folder = fmt::format("/proc/{}/fd", pid);
   const std::unique_ptr<DIR, int (*)(DIR*)> entries(::opendir(folder.c_str()), &::closedir);
   if (!entries) return {};

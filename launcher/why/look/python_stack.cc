@@ -1,6 +1,7 @@
 #include "launcher/why/look/python_stack.h"
 
 #include "launcher/process/run_program.h"
+#include "launcher/why/look/proc_look.h"
 #include "rendezvous/base/read_text.h"
 
 #include <fmt/format.h>
@@ -77,7 +78,7 @@ bool runs_python(pid_t pid) {
   const std::string program =
       fs::read_symlink(fmt::format("/proc/{}/exe", pid), unreadable).filename().string();
   if (program.find("python") != std::string::npos) return true;
-  return read_text(fmt::format("/proc/{}/maps", pid)).find("/libpython") != std::string::npos;
+  return has_mapped(pid, "/libpython");
 }
 
 PythonStacks parse_py_spy(const std::string& json, pid_t main_thread) {

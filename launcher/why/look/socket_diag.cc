@@ -1,5 +1,6 @@
 #include "launcher/why/look/socket_diag.h"
 
+#include "rendezvous/base/endpoint.h"
 #include "rendezvous/base/unique_fd.h"
 
 #include <arpa/inet.h>
@@ -49,8 +50,7 @@ std::string address_text(int family, const __be32* address, __be16 port) {
   // One end of a connection of IPv4 may be a socket of IPv6.
   std::string_view host = text.data();
   if (host.starts_with("::ffff:") && host.find('.') != std::string_view::npos) host.remove_prefix(7);
-  return host.find(':') == std::string_view::npos ? fmt::format("{}:{}", host, ntohs(port))
-                                                  : fmt::format("[{}]:{}", host, ntohs(port));
+  return to_string(Endpoint{std::string(host), Port(ntohs(port))});
 }
 
 /// Of one connection: its message, and behind it what was asked for.

@@ -3,7 +3,6 @@
 #include "launcher/process/process_table.h"
 #include "launcher/why/look/proc_look.h"
 #include "launcher/why/look/rank_record.h"
-#include "rendezvous/base/read_text.h"
 
 #include <fmt/format.h>
 
@@ -88,9 +87,7 @@ pid_t choose_work_process(pid_t worker, const std::vector<WorkCandidate>& proces
   return behind_shells(family)->pid;
 }
 
-bool has_torch(pid_t pid) {
-  return read_text(fmt::format("/proc/{}/maps", pid)).find("/libtorch_cpu.so") != std::string::npos;
-}
+bool has_torch(pid_t pid) { return has_mapped(pid, "/libtorch_cpu.so"); }
 
 pid_t find_work_process(pid_t worker, const std::vector<ProcessEntry>& processes) {
   const bool worker_has_torch = has_torch(worker);

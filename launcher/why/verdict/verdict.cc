@@ -7,11 +7,12 @@
 #include "launcher/why/verdict/scene.h"
 #include "launcher/why/verdict/straggler.h"
 #include "launcher/why/verdict/verdict_words.h"
+#include "rendezvous/base/endpoint.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdlib>
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <set>
@@ -22,9 +23,9 @@ namespace {
 
 /// Those below 1024 are of services: no rank listens at one.
 bool is_well_known_port(const std::string& address) {
-  constexpr int kFirstOfRanks = 1024;
-  const std::size_t colon = address.rfind(':');
-  return colon != std::string::npos && std::atoi(address.c_str() + colon + 1) < kFirstOfRanks;
+  constexpr std::uint16_t kFirstOfRanks = 1024;
+  const std::optional<Port> port = endpoint_of(address).port;
+  return port && port->value() < kFirstOfRanks;
 }
 
 /// The rules, in the order in which they are asked. Those that return bool say whether they have judged.

@@ -3,6 +3,7 @@
 #include "launcher/text/text.h"
 #include "launcher/why/facts/collective_text.h"
 #include "launcher/why/verdict/doing_words.h"
+#include "rendezvous/base/endpoint.h"
 #include "rendezvous/base/format_duration.h"
 
 #include <fmt/format.h>
@@ -147,10 +148,7 @@ std::string suspects_words(const Scene& scene, const Ranks& suspects, const Rank
                      fmt::join(doing_words(scene, waiting), ", and "), fmt::join(texts, "; "));
 }
 
-std::string host_of(const std::string& address) {
-  const std::string host = address.substr(0, address.rfind(':'));
-  return host.starts_with('[') && host.ends_with(']') ? host.substr(1, host.size() - 2) : host;
-}
+std::string host_of(const std::string& address) { return endpoint_of(address).host; }
 
 std::string cut_off_words(const Ranks& unseen, const std::set<std::string>& hosts, const LostPackets& lost) {
   return fmt::format("the network to {}, where {} must be, does not get packets through: {}",

@@ -1,16 +1,15 @@
 #include "worker/training/observers/console_observer.h"
 
+#include "rendezvous/base/proc_stat.h"
 #include "worker/training/observers/text.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
 #include <csignal>
 #include <filesystem>
-#include <fstream>
 #include <system_error>
 #include <utility>
 
@@ -52,19 +51,6 @@ std::string setting_to_train_on(const Position& position, const JobLength& lengt
   return fmt::format("/early_stopping/patience={}",
                      2 * std::max(length.patience, position.plateau.evaluations));
 }
-
-namespace {
-
-/// Of this process's memory, what lies in the host's.
-std::int64_t resident_bytes() {
-  std::ifstream statm("/proc/self/statm");
-  std::int64_t pages = 0;
-  std::int64_t resident = 0;
-  statm >> pages >> resident;
-  return resident * ::sysconf(_SC_PAGESIZE);
-}
-
-}  // namespace
 
 ConsoleObserver::ConsoleObserver(Console& console, Facts facts)
     : console_(console), facts_(std::move(facts)) {}
@@ -135,7 +121,7 @@ void ConsoleObserver::on_step(const StepEvent& event) {
   live.rate = event.seconds > 0 ? static_cast<double>(event.units) / event.seconds : 0;
   live.unit = unit_;
   live.learning_rate = event.learning_rate;
-  live.memory_bytes = resident_bytes();
+  live.memory_bytes = static_cast<std::int64_t>(resident_bytes("/proc/self"));
   live.gpu_bytes = facts_.gpu_bytes ? facts_.gpu_bytes() : 0;
   if (live.rate > 0) {
     const std::int64_t units_left = samples_left(event.position, length_) * units_per_sample_;

@@ -1,5 +1,6 @@
 #include "worker/training/resume/output_folder.h"
 
+#include "rendezvous/base/boot_id.h"
 #include "rendezvous/base/clock.h"
 #include "rendezvous/base/host_name.h"
 #include "worker/runtime/checkpoint/atomic_file.h"
@@ -31,12 +32,8 @@ namespace fs = std::filesystem;
 
 constexpr std::chrono::milliseconds kPause{50};  ///< between two looks at a lock that another job has
 
-/// Tells this boot of this host from any other: a pod that takes the place of another has its host's name, too.
-std::string boot_of_host() {
-  std::string id;
-  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), id);
-  return "boot " + id;
-}
+/// A pod that takes the place of another has its host's name, too.
+std::string boot_of_host() { return "boot " + boot_id(); }
 
 std::string who_am_i() {
   return fmt::format("process {} on {}\n{}\n", ::getpid(), host_name(), boot_of_host());

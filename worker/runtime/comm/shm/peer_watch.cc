@@ -1,5 +1,8 @@
 #include "worker/runtime/comm/shm/peer_watch.h"
 
+#include "rendezvous/base/boot_id.h"
+#include "rendezvous/base/proc_stat.h"
+
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
@@ -10,8 +13,7 @@
 #include <array>
 #include <cerrno>
 #include <climits>
-#include <fstream>
-#include <sstream>
+#include <string_view>
 
 namespace ddprun::runtime::shm {
 namespace {
@@ -34,19 +36,12 @@ Result<std::optional<std::uint64_t>> start_time_of(pid_t pid) {
   const ssize_t length = file ? ::read(file.get(), buffer.data(), buffer.size()) : -1;
   if (length < 0 && errno != ENOENT && errno != ESRCH) return os_error("cannot read " + path, errno);
   if (length <= 0) return std::nullopt;
-  const std::string text(buffer.data(), static_cast<std::size_t>(length));
-  // The second field, the name in parentheses, may hold anything; what follows its last ')' is regular.
-  const auto end_of_name = text.rfind(')');
-  if (end_of_name == std::string::npos) return std::nullopt;
-  std::istringstream fields(text.substr(end_of_name + 1));
-  std::string field;
-  fields >> field;
-  if (field == "Z" || field == "X") return std::nullopt;
-  constexpr int kFieldsBetween = 18;  // from the state (3) to the start time (22), both excluded
-  for (int i = 0; i < kFieldsBetween; ++i) fields >> field;
-  std::uint64_t start_time = 0;
-  if (!(fields >> start_time)) return std::nullopt;
-  return start_time;
+  const std::string_view text(buffer.data(), static_cast<std::size_t>(length));
+  const std::string_view state = stat_field(text, 3);
+  if (state == "Z" || state == "X") return std::nullopt;
+  constexpr int kStartTime = 22;
+  if (stat_field(text, kStartTime).empty()) return std::nullopt;
+  return stat_number(text, kStartTime);
 }
 
 Result<ProcessIdentity> this_process() {
@@ -58,14 +53,12 @@ Result<ProcessIdentity> this_process() {
 }
 
 Result<std::string> host_key() {
-  std::ifstream file("/proc/sys/kernel/random/boot_id");
-  std::string boot_id;
-  if (!std::getline(file, boot_id))
-    return Error(ErrorCode::kOs, "cannot read /proc/sys/kernel/random/boot_id");
+  const std::string boot = boot_id();
+  if (boot.empty()) return Error(ErrorCode::kOs, "cannot read /proc/sys/kernel/random/boot_id");
   std::array<char, PATH_MAX> link{};
   const ssize_t length = ::readlink("/proc/self/ns/pid", link.data(), link.size());
   if (length < 0) return os_error("readlink /proc/self/ns/pid", errno);
-  return boot_id + "/" + std::string(link.data(), static_cast<std::size_t>(length));
+  return boot + "/" + std::string(link.data(), static_cast<std::size_t>(length));
 }
 
 bool PeerWatch::is_dead(int rank, const ProcessIdentity& process) {
