@@ -55,20 +55,16 @@ void LocalRounds::follow(const membership::NodeFailure& failure) {
   cause.worker.rank = failure.rank.value();  // a failure of no worker is final, and asks for nothing
   cause.generation = generation_;
   cause.is_here = true;
-  // In the words that several nodes are told.
-  const std::string& diagnosis = failure.diagnosis;
-  restart_cause_ = diagnosis.empty() ? failure.what : fmt::format("{}: {}", failure.what, diagnosis);
   const TimePoint now = BootClock::now();
   const membership::RestartDecision decision = policy_.decide(now - began_at_, now);
-  logger_.info("{}: {}", decision.why, failure.what);
-  if (!decision.restart)
-    return listener_.job_ended({.exit_code = failure.exit_code, .why = decision.why}, cause);
-  listener_.restarting({.restart_count = policy_.restart_count(),
-                        .number = decision.number,
-                        .allowed = plan_.options.max_restarts,
-                        .delay = decision.delay,
-                        .why = failure.what},
-                       cause);
+  if (!decision.restart) {
+    const std::string why = membership::refusal_of(decision, failure.what);
+    logger_.info("the job ends: {}", why);
+    return listener_.job_ended({.exit_code = failure.exit_code, .why = why}, cause);
+  }
+  restart_cause_ = membership::explain(failure.what, failure.diagnosis);
+  logger_.info("{}: {}", decision.why, restart_cause_);
+  listener_.restarting(membership::restart_of(decision, policy_.restart_count(), restart_cause_), cause);
   if (decision.delay == Duration::zero()) return begin_round();
   back_off_.set_after(decision.delay, [this] { begin_round(); });
 }

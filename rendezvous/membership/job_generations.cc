@@ -12,15 +12,6 @@
 // How one generation leads to the next, or to the end.
 
 namespace ddprun::membership {
-namespace {
-
-/// For people: what failed, and of what.
-std::string explain(const JobEnd& end) {
-  const bool knows = end.root_cause && !end.root_cause->diagnosis.empty();
-  return knows ? fmt::format("{}: {}", end.why, end.root_cause->diagnosis) : end.why;
-}
-
-}  // namespace
 
 void Job::advance(TimePoint now, JobActions& out) {
   finish_if_all_succeeded(now, out);
@@ -79,19 +70,16 @@ void Job::restart_for_nothing(const std::string& why) {
 
 void Job::spend_restart_or_finish(JobEnd end, TimePoint now, JobActions& out) {
   const RestartDecision decision = restarts_.decide(stopped_at_ - began_at_, now);
-  if (decision.restart) {
-    restart_for_nothing(explain(end));
-    restart_->number = decision.number;
-    restart_->allowed = spec_.max_restarts;
-    restart_->delay = decision.delay;
-    restart_->root_cause = std::move(end.root_cause);
-    restarts_at_ = now + decision.delay;
-    opened_at_ = restarts_at_;
-    out.push_back(Note{fmt::format("{}: {}", decision.why, restart_->why)});
-    return;
+  if (!decision.restart) {
+    end.why = refusal_of(decision, end.why);
+    return finish(std::move(end), now, out);
   }
-  if (spec_.max_restarts > 0) end.why += "; " + decision.why;
-  finish(std::move(end), now, out);
+  restart_ = restart_of(decision, static_cast<int>(next_generation().value()) - 1,
+                        explain(end.why, end.root_cause ? end.root_cause->diagnosis : std::string()));
+  restart_->root_cause = std::move(end.root_cause);
+  restarts_at_ = now + decision.delay;
+  opened_at_ = restarts_at_;
+  out.push_back(Note{fmt::format("{}: {}", decision.why, restart_->why)});
 }
 
 // An agent that was part of a generation of a coordinator before this one. Others, which have not come back

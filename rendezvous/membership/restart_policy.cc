@@ -5,8 +5,26 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace ddprun::membership {
+
+std::string explain(const std::string& what, const std::string& diagnosis) {
+  return diagnosis.empty() ? what : fmt::format("{}: {}", what, diagnosis);
+}
+
+Restart restart_of(const RestartDecision& granted, int restart_count, std::string why) {
+  return {.restart_count = restart_count,
+          .number = granted.number,
+          .allowed = granted.allowed,
+          .delay = granted.delay,
+          .why = std::move(why)};
+}
+
+// Who has asked for none is not told that there is none.
+std::string refusal_of(const RestartDecision& refused, const std::string& what) {
+  return refused.allowed == 0 ? what : fmt::format("{}; {}", what, refused.why);
+}
 
 void RestartPolicy::continue_from(int restart_count, TimePoint now) {
   for (; restart_count_ < restart_count; ++restart_count_) restarts_.push_back(now);
@@ -21,8 +39,9 @@ RestartDecision RestartPolicy::decide(Duration life, TimePoint now) {
   if (used >= options_.max_restarts) {
     const std::string within =
         options_.window ? fmt::format(" within {}", format_duration(*options_.window)) : std::string();
-    return {.why =
-                fmt::format("the restart budget is spent: {} of {}{}", used, options_.max_restarts, within)};
+    return {
+        .why = fmt::format("the restart budget is spent: {} of {}{}", used, options_.max_restarts, within),
+        .allowed = options_.max_restarts};
   }
   short_lives_ = life < options_.crash_loop_life ? short_lives_ + 1 : 0;
   restarts_.push_back(now);
@@ -33,7 +52,11 @@ RestartDecision RestartPolicy::decide(Duration life, TimePoint now) {
     why += fmt::format(", in {} because the last {} generations lived less than {} each",
                        format_duration(delay), short_lives_, format_duration(options_.crash_loop_life));
   }
-  return {.restart = true, .delay = delay, .why = std::move(why), .number = used + 1};
+  return {.restart = true,
+          .delay = delay,
+          .why = std::move(why),
+          .number = used + 1,
+          .allowed = options_.max_restarts};
 }
 
 Duration RestartPolicy::backoff() const {

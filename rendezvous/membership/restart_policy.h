@@ -1,6 +1,7 @@
 #pragma once
 
 #include "rendezvous/base/clock.h"
+#include "rendezvous/membership/types.h"
 
 #include <optional>
 #include <string>
@@ -24,8 +25,18 @@ struct RestartDecision {
   bool restart = false;
   Duration delay{};
   std::string why;
-  int number = 0;  ///< of those that still count, this one is the …th
+  int number = 0;   ///< of those that still count, this one is the …th
+  int allowed = 0;  ///< in all
 };
+
+/// For people: what failed, and of what, where that is known. Pure.
+std::string explain(const std::string& what, const std::string& diagnosis);
+
+/// The restart that was granted, of the generation that has been restarted so many times; `why` is explain()'s. Pure.
+Restart restart_of(const RestartDecision& granted, int restart_count, std::string why);
+
+/// How a job ends of which a generation ended with `what` and whose restart was refused: for people. Pure.
+std::string refusal_of(const RestartDecision& refused, const std::string& what);
 
 /// Decides whether a failed job gets another generation, on one node or several. Pure: time comes in, nothing
 /// goes out.

@@ -174,7 +174,8 @@ class Story {
   std::string answer() {
     const PublishFailure failure = *std::exchange(failure_, std::nullopt);
     const membership::RestartDecision decision = policy_->decide(clock_.now() - began_at_, clock_.now());
-    if (!decision.restart) return happen(JobEnded{failure.exit_code, decision.why});
+    if (!decision.restart)
+      return happen(JobEnded{failure.exit_code, membership::refusal_of(decision, failure.why)});
     return fmt::format("answer: {}\n", decision.why) + happen(RestartGranted{});
   }
 

@@ -80,3 +80,25 @@ TEST_CASE_METHOD(Fixture, "a generation that lived ends the crash loop") {
   CHECK(fail(policy, seconds(3)).delay == Duration::zero());
   CHECK(fail(policy, milliseconds(10)).delay == Duration::zero());
 }
+
+TEST_CASE_METHOD(Fixture, "a refused restart is told behind what failed, to who has asked for one") {
+  RestartPolicy none({});
+  CHECK(refusal_of(fail(none, seconds(60)), "rank 0 exited with code 7") == "rank 0 exited with code 7");
+  RestartPolicy spent({.max_restarts = 1});
+  CHECK(fail(spent, seconds(60)).restart);
+  CHECK(refusal_of(fail(spent, seconds(60)), "rank 0 exited with code 7") ==
+        "rank 0 exited with code 7; the restart budget is spent: 1 of 1");
+}
+
+TEST_CASE_METHOD(Fixture, "a restart that is granted says which of how many it is, when, and of what") {
+  RestartPolicy policy({.max_restarts = 2});
+  fail(policy, seconds(1));
+  const Restart restart =
+      restart_of(fail(policy, seconds(1)), 5, explain("rank 0 was lost", "out of memory"));
+  CHECK(restart.restart_count == 5);
+  CHECK(restart.number == 2);
+  CHECK(restart.allowed == 2);
+  CHECK(restart.delay == milliseconds(500));
+  CHECK(restart.why == "rank 0 was lost: out of memory");
+  CHECK(explain("rank 0 was lost", {}) == "rank 0 was lost");
+}
