@@ -20,6 +20,8 @@ BASE = {
 CASES = {
     "sgd": {},
     "accumulation, and an epoch whose last step has fewer batches": {"train": {"accumulation_steps": 3, "batch_size": 16}},
+    "whole batches only, the last step of an epoch of fewer": {
+        "train": {"drop_last_batch": True, "accumulation_steps": 3, "batch_size": 16}},
     "clipped by norm, warm-up, cosine": {"train": {"clip_grad_norm": 0.5}, "schedule": {"type": "cosine", "warmup_steps": 4}},
     "clipped by value, milestones": {"train": {"clip_grad_value": 0.01},
                                      "schedule": {"type": "multi_step", "milestones": [0.5, 0.9], "gamma": 0.3}},
