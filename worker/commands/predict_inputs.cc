@@ -2,6 +2,7 @@
 
 #include "worker/data/image_folder.h"
 #include "worker/data/image_source.h"
+#include "worker/data/npy.h"
 #include "worker/data/read_file.h"
 #include "worker/data/table.h"
 #include "worker/runtime/throw_error.h"

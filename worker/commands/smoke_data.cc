@@ -1,6 +1,7 @@
 #include "worker/commands/smoke_data.h"
 
 #include "worker/data/remote_set.h"
+#include "worker/training/observers/csv_observer.h"
 #include <ddprun/exception.h>
 
 #include <fmt/format.h>
@@ -98,9 +99,10 @@ class Maker {
     const std::string target = data_.value("target", "");
     for (const auto& [name, count] :
          {std::pair("train.csv", samples_.train), {"test.csv", samples_.held_out}}) {
-      std::string lines;
-      for (std::int64_t i = 0; i < kFeatures; ++i) lines += fmt::format("feature_{},", i);
-      lines += (target.empty() ? "target" : target) + "\n";
+      std::vector<std::string> names;
+      for (std::int64_t i = 0; i < kFeatures; ++i) names.push_back(fmt::format("feature_{}", i));
+      names.push_back(target.empty() ? "target" : target);
+      std::string lines = training::csv_line(names);
       for (std::int64_t row = 0; row < count; ++row) {
         for (std::int64_t i = 0; i < kFeatures; ++i) lines += fmt::format("{},", number());
         lines += fmt::format("{}\n", label());

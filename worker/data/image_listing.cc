@@ -55,8 +55,9 @@ std::vector<std::string> sorted_names(const fs::path& folder, bool folders) {
 
 /// Whether `entry`, below `top`, is a link to what it is in, or one that it was reached through.
 bool leads_back(const fs::directory_entry& entry, const fs::path& top) {
+  if (!entry.is_symlink()) return false;
   const fs::path here = fs::canonical(entry.path());
-  if (entry.is_symlink() && is_within(fs::canonical(entry.path().parent_path()), here)) return true;
+  if (is_within(fs::canonical(entry.path().parent_path()), here)) return true;
   for (fs::path above = entry.path().parent_path(); above.string().size() >= top.string().size();
        above = above.parent_path()) {
     if (fs::canonical(above) == here) return true;

@@ -20,7 +20,9 @@
 #include "worker/training/state/timeline.h"
 #include "worker/training/step/foreign_error.h"
 #include "worker/training/step/kernels.h"
+#include "worker/training/step/step.h"
 #include "worker/training/trainer.h"
+#include <ddprun/autocast.h>
 #include <ddprun/collectives.h>
 #include <ddprun/fail_together.h>
 #include <ddprun/init.h>
@@ -34,6 +36,7 @@
 #include <filesystem>
 #include <future>
 #include <memory>
+#include <optional>
 #include <stop_token>
 #include <string>
 #include <utility>
@@ -375,6 +378,9 @@ class Job {
     Model& model = trainer.evaluated();
     if (context.rank() != 0) return;
     const at::NoGradGuard no_grad;
+    std::optional<AutocastGuard> autocast;
+    if (const auto dtype = autocast_dtype(read_step_options(job_.object("train")).precision))
+      autocast.emplace(context.device().type(), dtype);
     model.eval();
     const auto seed = static_cast<std::uint64_t>(job_.integer("seed"));
     console_->line(

@@ -62,7 +62,9 @@ std::optional<Error> JobOutput::open_folder(const Context& context, Console& con
   }
   const Result<bool> merged = write_merged_job(folder(), job_path_, job_.to_json());
   if (merged && !*merged)
-    console.warning(folder() + "/job.json is not ddprun's, and stays; the merged job file is not written");
+    console.warning(
+        folder() +
+        "/job.json cannot be read as one of ddprun's, and stays; the merged job file is not written");
   if (!merged && !goes_on_without(merged.error(), context, console)) return merged.error();
   return std::nullopt;
 }

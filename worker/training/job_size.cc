@@ -46,8 +46,9 @@ double epochs_after(std::int64_t steps, const Position& position, const JobSize&
 // A reduction after the end is a schedule for another job.
 void check_reductions(std::int64_t steps, const Position& position, const JobSize& size) {
   const double end = epochs_after(steps, position, size);
+  const double last_step = epochs_after(steps - 1, position, size);
   for (const Reduction& reduction : size.reductions) {
-    if (reduction.epochs < end) continue;
+    if (reduction.epochs <= last_step) continue;
     throw Exception(
         ErrorCode::kConfig,
         fmt::format(

@@ -16,7 +16,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <algorithm>
 #include <chrono>
@@ -168,6 +168,8 @@ Metric Trainer::metric_named(const std::string& name, const std::string& key) co
 }
 
 void Trainer::check() const {
+  // A restart may be one in a smaller world, whose steps end the job at an earlier epoch.
+  if (parts_.context.restart_count() > 0) return;
   Position position = position_;
   position.world = world_;
   check_schedule(options_.warmup_steps, position, size_);

@@ -66,20 +66,27 @@ class Judging(JobTest):
         self.run_job(job, "/train/epochs=4", ranks=1)
 
     def test_what_is_not_like_the_training_data_is_refused(self):
-        done = self.run_job(self.job(), "/evaluate/there/standardize=true", expect=78)
-        self.assertIn("/evaluate/there/standardize: scales by the mean of the train.csv beside it", done.stderr)
-        for name in ("test.csv", "train.csv"):
-            text = (self.folder / "there" / name).read_text()
-            (self.folder / "there" / name).write_text(text.replace("a,b", "b,a", 1))
-        done = self.run_job(self.job(), expect=78)
-        self.assertIn('/evaluate/there: its column 0 is "b", and that of the training data "a"; the columns have to be the same, in '
-                      "the same order", done.stderr)
+        for key in ("/evaluate/there", "/data"):
+            done = self.run_job(self.job(), f"{key}/standardize=true", expect=78)
+            self.assertRegex(done.stderr, r'/evaluate/(there|same): its numbers are (standardised by column|taken as they are), and those of '
+                                          r'the training data (standardised by column|taken as they are); give both the same "standardize"')
         (self.folder / "there/test.csv").write_text("a,class\n1,0\n")
         (self.folder / "there/train.csv").write_text("a,class\n1,0\n")
         done = self.run_job(self.job(), expect=78)
-        self.assertRegex(done.stderr, r'/evaluate/there: gives "features" \[1\] Float, .* and the training data "features" \[2\]')
+        self.assertRegex(done.stderr, r"/evaluate/there: .*there/train.csv has no column b, which the training data has; there are a, class")
         done = self.run_job(self.job(), "/evaluate/there/path=nowhere", expect=78)
         self.assertRegex(done.stderr, r"/evaluate/there: .*nowhere")
+
+    def test_tables_are_scaled_as_the_training_data_and_their_columns_go_by_name(self):
+        rows_here = [line.split(",") for line in (self.folder / "here/test.csv").read_text().split()]
+        (self.folder / "there/test.csv").write_text("".join(f"{b},{label},{a}\n" for a, b, label in rows_here))
+        (self.folder / "there/train.csv").write_text("b,class,a\n0,0,100\n0,1,300\n")  # not of its own numbers
+        standardised = {"standardize": True}
+        self.run_job(self.job({"data": {"type": "csv", "classes": 2, "path": "here", "train_samples": 0, "test_samples": 0} | standardised,
+                               "evaluate": {name: {"type": "csv", "classes": 2, "path": path} | standardised
+                                            for name, path in (("same", "here"), ("there", "there"))}}))
+        for record in self.metrics("epoch"):
+            self.assertEqual((record["same/loss"], record["there/loss"]), (record["held_out_loss"],) * 2)
 
     def test_a_path_counts_from_the_job_file(self):
         self.run_job(self.job(), "/train/epochs=1")

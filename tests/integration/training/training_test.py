@@ -398,7 +398,7 @@ class OutputFolders(JobTest):
         before = mine.read_text()
         done = self.run_job(self.job_file({"output_dir": "out"}, name="other.json"), "/train/epochs=1")
         self.assertEqual(mine.read_text(), before)
-        self.assertIn("out/job.json is not ddprun's, and stays; the merged job file is not written", done.stderr)
+        self.assertIn("out/job.json cannot be read as one of ddprun's, and stays; the merged job file is not written", done.stderr)
 
     def test_a_merged_job_file_is_that_of_the_last_start(self):
         job = self.job_file({"output_dir": "out"}, name="other.json")

@@ -6,7 +6,7 @@
 #include <ddprun/exception.h>
 
 #include <png.h>
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <array>
 #include <filesystem>
@@ -199,6 +199,16 @@ TEST_CASE("links of an image folder that lead nowhere are named, and those in a 
   std::filesystem::create_directory_symlink("../a", folder.file("train/b/back"));
   CHECK_THROWS_WITH(open(folder),
                     Catch::Matchers::Contains("it is a link to a folder that it is in; remove it"));
+}
+
+TEST_CASE("of a circle through another place, a link is named and no folder") {
+  const TemporaryFolder folder;
+  for (const char* name : {"train/a", "train/b", "test/a", "test/b"})
+    write_image(folder.file(std::string(name) + "/1.png"), 7);
+  const TemporaryFolder other;
+  std::filesystem::create_directory_symlink(other.path(), folder.file("train/a/more"));
+  std::filesystem::create_directory_symlink(folder.path(), other.file("back"));
+  CHECK_THROWS_WITH(open(folder), Catch::Matchers::EndsWith("more/back/train/a/more]"));
 }
 
 TEST_CASE("folders that do not belong together are refused") {

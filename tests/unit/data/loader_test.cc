@@ -5,7 +5,7 @@
 #include "worker/data/synthetic.h"
 #include <ddprun/exception.h>
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <numeric>
 

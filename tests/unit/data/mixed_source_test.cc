@@ -6,7 +6,7 @@
 #include "worker/data/synthetic.h"
 #include <ddprun/exception.h>
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <memory>
 #include <numeric>

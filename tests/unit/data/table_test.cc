@@ -2,37 +2,20 @@
 
 #include "tests/support/catch.h"
 #include "tests/unit/checkpoint/temporary_folder.h"
+#include "tests/unit/data/npy_bytes.h"
 #include <ddprun/exception.h>
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <cmath>
 #include <fstream>
 
 using namespace ddprun;
+using ddprun::testing::header_of;
+using ddprun::testing::npy;
 using ddprun::testing::TemporaryFolder;
 
 namespace {
-
-using Bytes = std::vector<std::uint8_t>;
-
-/// An .npy file of version 1.
-Bytes npy(const std::string& header, const std::string& data) {
-  const std::string text =
-      std::string("\x93NUMPY\x01\x00", 8) + static_cast<char>(header.size()) + '\0' + header + data;
-  return {text.begin(), text.end()};
-}
-
-std::string header_of(const std::string& kind, const std::string& shape,
-                      const std::string& fortran = "False") {
-  return "{'descr': '" + kind + "', 'fortran_order': " + fortran + ", 'shape': " + shape + ", }\n";
-}
-
-std::string csv_refusal(const std::string& text, const std::string& target = "") {
-  return data::parse_csv(text, target, "x.csv").error().message();
-}
-
-std::string npy_refusal(const Bytes& bytes) { return data::parse_npy(bytes, "x.npy").error().message(); }
 
 at::Tensor doubles(const std::vector<double>& values) { return torch::tensor(values, torch::kDouble); }
 
@@ -42,63 +25,58 @@ data::Table two_rows(const std::vector<double>& targets) {
 
 }  // namespace
 
-TEST_CASE("a CSV file gives features and the column to be learned, whichever it is") {
-  const std::string text = "a, \"b\",c\r\n1,2.5,-3e1\r\n\n4,5,6\n";
-  const auto last = data::parse_csv(text, "", "x.csv");
-  REQUIRE(last.has_value());
-  CHECK(torch::equal(last->features, doubles({1, 2.5, 4, 5}).view({2, 2})));
-  CHECK(torch::equal(last->targets, doubles({-30, 6})));
-  CHECK(torch::equal(data::parse_csv(text, "b", "x.csv")->targets, doubles({2.5, 5})));
-}
-
-TEST_CASE(
-    "a CSV file of Excel or pandas is read: a byte order mark, names with commas, signs, tiny numbers") {
-  const auto table = data::parse_csv("\xef\xbb\xbf\"name, unit\",b\r\n+3,\"1e-400\"\n", "", "x.csv");
-  REQUIRE(table.has_value());
-  CHECK(table->columns == std::vector<std::string>{"name, unit", "b"});
-  CHECK(torch::equal(table->features, doubles({3}).view({1, 1})));
-  CHECK(torch::equal(table->targets, doubles({0})));
-  CHECK(csv_refusal("a,b\n1,1e400\n") == "x.csv, line 2, column b: expected a finite number, got \"1e400\"");
-  CHECK(data::parse_csv("size 5\",b,class\n1,2,3\n", "", "x.csv")->columns.size() == 3);
-  for (const std::string cell : {"+-3", "+", "3+", "++3"})
-    CHECK(csv_refusal("a,b\n1," + cell + "\n") ==
-          "x.csv, line 2, column b: expected a number, got \"" + cell + "\"");
-}
-
-TEST_CASE("what a CSV file says is shown without its control characters, and in part where it is long") {
-  CHECK(csv_refusal("a,\x1b[31mb\n1,\x1b]0;x\a\xff\n") ==
-        "x.csv, line 2, column \\x1b[31mb: expected a number, got \"\\x1b]0;x\\x07?\"");
-  CHECK(csv_refusal("a,b\n1," + std::string(1000, 'x') + "\n").size() < 150);
-  CHECK(csv_refusal("a,\tb\x01\n1,2\n", "c") == "/data/target: x.csv has no column c; there are a, b\\x01");
-  std::string wide = "x";
-  for (int i = 0; i < 30; ++i) wide += ",y" + std::to_string(i);
-  CHECK(csv_refusal(wide + "\n1,2\n", "c").ends_with("y17, y18, and 11 more"));
-}
-
-TEST_CASE("a CSV file that is wrong is refused with line and column") {
-  CHECK(csv_refusal("a,b\n") == "x.csv has no rows: expected a line of names, and numbers below");
-  CHECK(csv_refusal("a,b\n1,2\n3\n") == "x.csv, line 3: expected 2 numbers, one for each name, got 1");
-  CHECK(csv_refusal("a,b\n1,x\n") == "x.csv, line 2, column b: expected a number, got \"x\"");
-  CHECK(csv_refusal("a,b\n,1\n") == "x.csv, line 2, column a: expected a number, got \"\"");
-  CHECK(csv_refusal("a,b\n1,2\n", "c") == "/data/target: x.csv has no column c; there are a, b");
-}
-
-TEST_CASE("a cell of a CSV file that is no finite number is refused with line and column, also a target") {
-  CHECK(csv_refusal("a,b\n1,2\nnan,4\n") == "x.csv, line 3, column a: expected a finite number, got \"nan\"");
-  CHECK(csv_refusal("a,b\n1,-inf\n") == "x.csv, line 2, column b: expected a finite number, got \"-inf\"");
-}
-
-TEST_CASE("columns of one name, and files whose columns are in another order, are refused") {
-  CHECK(csv_refusal("a,a,y\n1,2,3\n") == "x.csv has two columns \"a\"");
+TEST_CASE("columns go by their names, in a file of test data and in data to be judged by") {
   const TemporaryFolder folder;
-  std::ofstream(folder.file("train.csv")) << "a,b,y\n1,2,0\n";
-  std::ofstream(folder.file("test.csv")) << "b,a,y\n1,2,0\n";
+  const auto write = [&](const std::string& name, const std::string& text) {
+    std::ofstream(folder.file(name)) << text;
+  };
+  const auto options = [&](const std::string& more) {
+    return Options(R"({"path": ")" + folder.path() +
+                       R"(", "target": "", "train_samples": 0, "test_samples": 0, "classes": 0)" + more + "}",
+                   "/data");
+  };
+  const auto held_out = [&](const std::string& more) {
+    const std::vector<std::int64_t> all{0};
+    return data::open_csv(options(more)).held_out->make_batch({.indices = all});
+  };
+  write("train.csv", "a,b,y\n0,1,5\n10,5,6\n");
+  write("test.csv", "y,b,a\n7,9,20\n");
+  const std::string raw = R"(, "standardize": false)", scaled = R"(, "standardize": true)";
+  CHECK(torch::equal(held_out(raw).tensors[0], torch::tensor({{20.0F, 9.0F}})));
+  CHECK(torch::equal(held_out(raw).tensors[1], torch::tensor({{7.0F}})));
+  CHECK(torch::equal(held_out(scaled).tensors[0], torch::tensor({{3.0F, 3.0F}})));
+
+  // As of the folder "elsewhere", whose numbers these are judged by.
+  const TemporaryFolder trained;
+  std::ofstream(trained.file("train.csv")) << "b,a,y\n1,1,0\n3,5,0\n";
+  const std::string as_trained = R"(, "trained_on": {"path": ")" + trained.path() +
+                                 R"(", "target": "y", "train_samples": 0, "standardize": true})";
+  CHECK(torch::equal(held_out(scaled + as_trained).tensors[0], torch::tensor({{7.0F, 8.5F}})));
+  CHECK(data::open_csv(options(scaled + as_trained)).held_out->shape().columns ==
+        std::vector<std::string>{"b", "a"});
+  write("test.csv", "b,a,price\n9,20,7\n");
+  write("train.csv", "b,a,price\n9,20,7\n");
+  CHECK(torch::equal(held_out(scaled + as_trained).tensors[1], torch::tensor({{7.0F}})));
+  write("train.csv", "price,a,b\n7,20,9\n");
+  CHECK_THROWS_WITH(held_out(scaled + as_trained),
+                    "/data/target: the column b of " + folder.file("train.csv") +
+                        " is not to be learned: the model is fed with it, as with the training data's; name "
+                        "another one of price, a, b");
+  write("train.csv", "c,a,y\n7,20,9\n");
+  CHECK_THROWS_WITH(
+      held_out(scaled + as_trained),
+      folder.file("train.csv") + " has no column b, which the training data has; there are c, a, y");
+}
+
+TEST_CASE("a target that is not there is refused with what is") {
+  const TemporaryFolder folder;
+  for (const char* name : {"train.csv", "test.csv"}) std::ofstream(folder.file(name)) << "a,b\n1,2\n";
   const Options options(
       R"({"path": ")" + folder.path() +
-      R"(", "target": "", "train_samples": 0, "test_samples": 0, "standardize": false, "classes": 0})");
-  CHECK_THROWS_WITH(data::open_csv(options), "the columns of " + folder.path() +
-                                                 "/train.csv are a, b, y, and those of " + folder.path() +
-                                                 "/test.csv b, a, y; give both the same, in one order");
+          R"(", "target": "c", "train_samples": 0, "test_samples": 0, "standardize": false, "classes": 0})",
+      "/data");
+  CHECK_THROWS_WITH(data::open_csv(options),
+                    "/data/target: " + folder.file("train.csv") + " has no column c; there are a, b");
 }
 
 TEST_CASE("samples of one number need no second dimension, and numbers have to be finite") {
@@ -108,32 +86,6 @@ TEST_CASE("samples of one number need no second dimension, and numbers have to b
                     "x: sample 0 holds nan, which is no finite number");
   CHECK_THROWS_WITH(data::TableSource(data::Table{torch::empty({2, 0}), doubles({0, 1})}, 0, "x"),
                     "x: its samples hold no number");
-}
-
-TEST_CASE("an .npy file gives rows of numbers") {
-  const auto bytes = data::parse_npy(npy(header_of("|u1", "(2, 3)"), "\x01\x02\x03\x04\x05\xff"), "x.npy");
-  REQUIRE(bytes.has_value());
-  CHECK(torch::equal(*bytes, torch::tensor({1, 2, 3, 4, 5, 255}, torch::kByte).view({2, 3})));
-  const auto wide =
-      data::parse_npy(npy(header_of("<i8", "(1,)"), std::string("\xfe\xff\xff\xff\xff\xff\xff\xff", 8)), "x");
-  CHECK(torch::equal(*wide, torch::tensor({-2}, torch::kLong)));
-  const auto of_two = data::parse_npy(npy(header_of("<u2", "(2,)"), std::string("\x01\x00\xff\xff", 4)), "x");
-  CHECK(torch::equal(*of_two, torch::tensor({1, 65535}, torch::kInt)));
-  const auto of_four = data::parse_npy(npy(header_of("<u4", "(1,)"), "\xff\xff\xff\xff"), "x");
-  CHECK(torch::equal(*of_four, torch::tensor({4294967295}, torch::kLong)));
-}
-
-TEST_CASE("an .npy file that is wrong is refused with what was found") {
-  const std::string start = "x.npy is no file of numpy.save that can be read: ";
-  CHECK(npy_refusal({1, 2, 3}) == start + "it does not begin as one");
-  CHECK(npy_refusal(npy(header_of("<c8", "(1,)"), "12345678")) == start + "its numbers are of kind '<c8'");
-  CHECK(npy_refusal(npy(header_of("|u1", "(2, 2)", "True"), "1234")) ==
-        start + "it is in Fortran's order; save numpy.ascontiguousarray of it");
-  CHECK(npy_refusal(npy(header_of("|u1", "()"), "1")) == start + "it holds a single number, expected rows");
-  CHECK(npy_refusal(npy(header_of("<f4", "(3,)"), "12345678")) ==
-        start + "its shape is (3), and 8 bytes of 4 each follow");
-  CHECK(npy_refusal(npy(header_of("|u1", "(1099511627776, 1099511627776)"), "1")) ==
-        start + "its shape is (1099511627776, 1099511627776), and 1 bytes of 1 each follow");
 }
 
 TEST_CASE("a table yields classes where there are some, else numbers") {
@@ -150,7 +102,7 @@ TEST_CASE("a table yields classes where there are some, else numbers") {
 TEST_CASE("arrays of other widths for training and test are refused with those that differ") {
   const TemporaryFolder folder;
   const auto write = [&](const std::string& name, const std::string& shape, std::size_t bytes) {
-    const Bytes file = npy(header_of("|u1", shape), std::string(bytes, '\1'));
+    const std::vector<std::uint8_t> file = npy(header_of("|u1", shape), std::string(bytes, '\1'));
     std::ofstream(folder.file(name), std::ios::binary)
         .write(reinterpret_cast<const char*>(file.data()), static_cast<std::streamsize>(file.size()));
   };
@@ -182,6 +134,19 @@ TEST_CASE("rows without a target keep the numbers of their lines") {
   std::ofstream(folder.file("rows.csv")) << "\n\na,b\n\n1,2\n\n\n3,x\n";
   CHECK_THROWS_WITH(data::read_csv_features(options, folder.file("rows.csv")),
                     folder.file("rows.csv") + ", line 8, column b: expected a number, got \"x\"");
+}
+
+TEST_CASE("rows are predicted without a target whose name has a comma") {
+  const TemporaryFolder folder;
+  std::ofstream(folder.file("train.csv")) << "a,b,\"price, EUR\"\n1,7,0\n3,8,1\n";
+  const Options options(R"({"path": ")" + folder.path() +
+                            R"(", "target": "", "standardize": false, "classes": 2, "train_samples": 0})",
+                        "/data");
+  for (const char* text : {"a,b\n1,2\n", "b,\"price, EUR\",a\n2,9,1\n"}) {
+    std::ofstream(folder.file("rows.csv")) << text;
+    CHECK(torch::equal(data::read_csv_features(options, folder.file("rows.csv")),
+                       doubles({1, 2}).view({1, 2})));
+  }
 }
 
 TEST_CASE("targets that are no classes, or too few, are refused") {

@@ -8,7 +8,7 @@
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <array>
 #include <cstdint>

@@ -182,6 +182,9 @@ TEST_CASE("a reduction is refused when the steps of a job end before it, with th
   CHECK_NOTHROW(check({{"/schedule/milestones/0", 2}}, {.step = 100, .samples_seen = 56}));
   options.max_steps = 0;
   CHECK_NOTHROW(check({{"/schedule/milestones/0", 9.9}}, {}));
+  // The last step, of 160, begins after 9.9375.
+  CHECK_THROWS_WITH(check({{"/schedule/milestones/0", 9.95}}, {}),
+                    Catch::Matchers::Contains("the job ends after 10, with step 160 "));
 }
 
 TEST_CASE("the reductions of a job are its milestones, or the first of its steps") {

@@ -102,6 +102,8 @@ TEST_CASE(
   CHECK(setting_to_train_on({.epoch = 2, .step = 20}, {.epochs = 1}) == "/train/epochs=4");
   CHECK(setting_to_train_on({.epoch = 1, .step = 20}, {.epochs = 3, .max_steps = 5}) ==
         "/train/max_steps=40");
+  CHECK(setting_to_train_on({.epoch = 3, .step = 30}, {.epochs = 3, .max_steps = 30}) ==
+        "/train/epochs=6 --set /train/max_steps=60");
   CHECK(setting_to_train_on({.epoch = 1, .step = 10, .plateau = {.evaluations = 4}},
                             {.epochs = 3, .patience = 2}) == "/early_stopping/patience=8");
 }

@@ -45,9 +45,12 @@ std::string early_stop_in_words(const std::vector<Metric>& metrics, const Platea
 }
 
 std::string setting_to_train_on(const Position& position, const JobLength& length) {
-  if (position.epoch >= length.epochs) return fmt::format("/train/epochs={}", 2 * position.epoch);
-  if (length.max_steps > 0 && position.step >= length.max_steps)
-    return fmt::format("/train/max_steps={}", 2 * position.step);
+  const std::string more_steps = fmt::format("/train/max_steps={}", 2 * position.step);
+  const bool has_all_steps = length.max_steps > 0 && position.step >= length.max_steps;
+  if (position.epoch >= length.epochs)
+    return fmt::format("/train/epochs={}{}", 2 * position.epoch,
+                       has_all_steps ? " --set " + more_steps : std::string());
+  if (has_all_steps) return more_steps;
   return fmt::format("/early_stopping/patience={}",
                      2 * std::max(length.patience, position.plateau.evaluations));
 }

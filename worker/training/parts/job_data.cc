@@ -1,6 +1,7 @@
 #include "worker/training/parts/job_data.h"
 
 #include "rendezvous/base/printable.h"
+#include "worker/data/table.h"
 #include "worker/training/parts/plugins.h"
 
 #include <fmt/format.h>
@@ -52,9 +53,18 @@ void check_alike(const DataShape& shape, const DataShape& training, const std::s
   if (shape.scaling != training.scaling && !shape.scaling.empty() && !training.scaling.empty()) {
     throw Exception(ErrorCode::kConfig,
                     fmt::format("{}: its numbers are {}, and those of the training data {}; give both the "
-                                "same \"normalize\"",
-                                place, shape.scaling, training.scaling));
+                                "same \"{}\"",
+                                place, shape.scaling, training.scaling,
+                                shape.unit == "images" ? "normalize" : "standardize"));
   }
+}
+
+/// Tables are brought into the form of those that the model was trained on.
+Options judging_options(const Options& options, const Options& data) {
+  if (options.text("type") != "csv" || data.text("type") != "csv") return options;
+  nlohmann::json with_training = nlohmann::json::parse(options.to_json());
+  with_training[data::kTrainedOn] = nlohmann::json::parse(data.to_json());
+  return Options(with_training.dump(), options.pointer());
 }
 
 }  // namespace
@@ -75,15 +85,8 @@ Result<std::vector<JudgingData>> load_judging_data(const JobParts& parts, const 
   const nlohmann::json names = nlohmann::json::parse(named.to_json());
   for (const auto& [name, ignored] : names.items()) {
     try {
-      const Options options = named.object(name);
-      if (options.text("type") == "csv" && options.flag("standardize")) {
-        throw Exception(ErrorCode::kConfig,
-                        options.pointer() +
-                            "/standardize: scales by the mean of the train.csv beside it, and not by "
-                            "that of the training data; set it to false here and in /data");
-      }
-      DataSplits splits = make_data(parts, options, job);
-      check_alike(splits.held_out->shape(), training, options.pointer());
+      DataSplits splits = make_data(parts, judging_options(named.object(name), job.object("data")), job);
+      check_alike(splits.held_out->shape(), training, "/evaluate/" + name);
       all.push_back({name, std::move(splits.held_out)});
     } catch (const Exception& exception) {
       const std::string what = exception.what();

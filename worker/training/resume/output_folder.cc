@@ -128,8 +128,9 @@ bool is_merged_job(const std::string& path) {
   const auto job = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!job.is_object()) return text.empty();
   const auto sections = {"checkpoint", "data", "log", "model", "optimizer", "schedule", "train"};
-  return text == job.dump(2) + "\n" &&
-         std::all_of(sections.begin(), sections.end(), [&](const char* name) { return job.contains(name); });
+  return std::all_of(sections.begin(), sections.end(),
+                     [&](const char* name) { return job.contains(name); }) &&
+         text == job.dump(2) + "\n";
 }
 
 }  // namespace

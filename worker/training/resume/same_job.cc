@@ -43,10 +43,12 @@ constexpr std::array<const char*, 23> kMayDiffer{"/$schema",
 
 json describe(const DataSource& source) {
   json tensors = json::array();
-  for (const TensorShape& tensor : source.shape().tensors)
+  const DataShape& shape = source.shape();
+  for (const TensorShape& tensor : shape.tensors)
     tensors.push_back(
         {{"name", tensor.name}, {"sizes", tensor.sizes}, {"dtype", at::toString(tensor.dtype)}});
-  return {{"samples", source.size()}, {"tensors", tensors}, {"classes", source.shape().classes}};
+  return {{"samples", source.size()},         {"tensors", tensors},       {"classes", shape.classes},
+          {"class names", shape.class_names}, {"columns", shape.columns}, {"numbers", shape.scaling}};
 }
 
 /// What tells a file from another one, wherever it lies; or why it cannot be told.

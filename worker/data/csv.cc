@@ -1,0 +1,167 @@
+#include "worker/data/csv.h"
+
+#include "rendezvous/base/printable.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstdlib>
+#include <optional>
+#include <set>
+#include <system_error>
+#include <utility>
+
+namespace ddprun::data {
+namespace {
+
+constexpr std::size_t kShownBytes = 80;
+constexpr std::size_t kShownNames = 20;
+
+bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\r'; }
+
+std::string_view without_blanks(std::string_view cell) {
+  while (!cell.empty() && is_blank(cell.front())) cell.remove_prefix(1);
+  while (!cell.empty() && is_blank(cell.back())) cell.remove_suffix(1);
+  return cell;
+}
+
+bool is_in_quotes(std::string_view cell) {
+  return cell.size() > 1 && cell.front() == '"' && cell.back() == '"';
+}
+
+/// Without what stands around it.
+std::string_view trimmed(std::string_view cell) {
+  cell = without_blanks(cell);
+  return is_in_quotes(cell) ? cell.substr(1, cell.size() - 2) : cell;
+}
+
+std::string to_name(std::string_view cell) {
+  const bool has_doubled_quotes = is_in_quotes(without_blanks(cell));
+  cell = trimmed(cell);
+  std::string name;
+  for (std::size_t i = 0; i < cell.size(); ++i) {
+    name += cell[i];
+    if (has_doubled_quotes && cell.substr(i, 2) == "\"\"") ++i;
+  }
+  return name;
+}
+
+/// A comma between quotes is part of its cell. Quotes open at the beginning of one, and are a part of it elsewhere.
+std::vector<std::string_view> cut_at_commas(std::string_view line) {
+  std::vector<std::string_view> cells;
+  std::size_t start = 0;
+  bool is_begun = false;
+  bool is_quoted = false;
+  for (std::size_t i = 0; i < line.size(); ++i) {
+    if (is_quoted) {
+      // A doubled quote closes and opens again.
+      is_quoted = line[i] != '"' || (line.substr(i, 2) == "\"\"" && ++i > 0);
+    } else if (line[i] == ',') {
+      cells.push_back(line.substr(start, i - start));
+      start = i + 1;
+      is_begun = false;
+    } else if (!is_begun && !is_blank(line[i])) {
+      is_begun = true;
+      is_quoted = line[i] == '"';
+    }
+  }
+  cells.push_back(line.substr(start));
+  return cells;
+}
+
+/// Lines without their ends; empty ones are left out, and each keeps its number.
+struct Line {
+  std::size_t number = 0;
+  std::string_view text;
+};
+
+std::vector<Line> lines_of(std::string_view text) {
+  constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";  // Excel writes one
+  if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
+  std::vector<Line> lines;
+  std::size_t number = 0;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    ++number;
+    if (!trimmed(text.substr(0, end)).empty()) lines.push_back({number, text.substr(0, end)});
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return lines;
+}
+
+/// What a file says, for a message.
+std::string shown_cell(std::string_view cell) { return printable(trimmed(cell), kShownBytes); }
+
+/// A number as pandas reads one: with a sign, and with what is too small for float64 as 0.
+std::optional<double> to_number(std::string_view cell) {
+  if (cell.starts_with('+') && !cell.starts_with("+-")) cell.remove_prefix(1);
+  double value = 0;
+  const auto [end, error] = std::from_chars(cell.data(), cell.data() + cell.size(), value);
+  if (end != cell.data() + cell.size() || cell.empty()) return std::nullopt;
+  if (error == std::errc::result_out_of_range) return std::strtod(std::string(cell).c_str(), nullptr);
+  return error == std::errc() ? std::optional(value) : std::nullopt;
+}
+
+Result<std::vector<std::string>> parse_names(std::string_view line, const std::string& file) {
+  std::vector<std::string> names;
+  std::set<std::string> seen;
+  for (const std::string_view cell : cut_at_commas(line)) {
+    names.push_back(to_name(cell));
+    if (!seen.insert(names.back()).second)
+      return Error(ErrorCode::kCorrupt, fmt::format("{} has two columns \"{}\"", file, shown_cell(cell)));
+  }
+  return names;
+}
+
+std::string not_a_number(std::string_view cell) {
+  const char* const kind = to_number(trimmed(cell)) ? "finite number" : "number";
+  return fmt::format("expected a {}, got \"{}\"", kind, shown_cell(cell));
+}
+
+}  // namespace
+
+Result<Csv> parse_csv(std::string_view text, const std::string& file) {
+  const std::vector<Line> lines = lines_of(text);
+  if (lines.size() < 2)
+    return Error(ErrorCode::kCorrupt,
+                 fmt::format("{} has no rows: expected a line of names, and numbers below", file));
+  Result<std::vector<std::string>> names = parse_names(lines.front().text, file);
+  if (!names) return names.error();
+  Csv csv{.names = std::move(*names), .numbers = {}};
+  csv.numbers.reserve(std::min((lines.size() - 1) * csv.names.size(), text.size()));
+  for (auto line = lines.begin() + 1; line != lines.end(); ++line) {
+    const std::vector<std::string_view> cells = cut_at_commas(line->text);
+    if (cells.size() != csv.names.size()) {
+      return Error(ErrorCode::kCorrupt,
+                   fmt::format("{}, line {}: expected {} numbers, one for each name, got {}", file,
+                               line->number, csv.names.size(), cells.size()));
+    }
+    for (std::size_t i = 0; i < cells.size(); ++i) {
+      const std::optional<double> value = to_number(trimmed(cells[i]));
+      // Here: a mean would carry an infinite one into every row.
+      if (!value || !std::isfinite(*value)) {
+        return Error(ErrorCode::kCorrupt, fmt::format("{}, line {}, column {}: {}", file, line->number,
+                                                      shown_cell(csv.names[i]), not_a_number(cells[i])));
+      }
+      csv.numbers.push_back(*value);
+    }
+  }
+  return csv;
+}
+
+std::string shown_names(const std::vector<std::string>& names) {
+  std::vector<std::string> shown;
+  for (const std::string& name : names) {
+    if (shown.size() == kShownNames) {
+      shown.push_back(fmt::format("and {} more", names.size() - kShownNames));
+      break;
+    }
+    shown.push_back(shown_cell(name));
+  }
+  return fmt::format("{}", fmt::join(shown, ", "));
+}
+
+}  // namespace ddprun::data
