@@ -43,9 +43,8 @@ class LineCutter {
   template <class Emit>
   void flush(Emit emit) {
     if (held_.empty()) return;
-    std::string line;
-    line.swap(held_);
-    emit(std::string_view(line));
+    emit(std::string_view(held_));
+    held_ = std::string();  // its memory, too
   }
 
   [[nodiscard]] bool is_holding() const { return !held_.empty(); }

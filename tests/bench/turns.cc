@@ -2,7 +2,7 @@
 
 #include <ddprun/collectives.h>
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <array>
 #include <cstdio>

@@ -5,7 +5,7 @@
 #include "worker/runtime/comm/gpu/plugin.h"
 #include "worker/training/batches/device_batches.h"
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <cstdint>
 #include <cstdio>

@@ -1,6 +1,7 @@
 #include "worker/data/idx.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <cstddef>
 #include <utility>

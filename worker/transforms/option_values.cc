@@ -3,6 +3,7 @@
 #include <ddprun/exception.h>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <vector>
 

@@ -1,5 +1,11 @@
 #include "tests/bench/ddp/models.h"
 
+#include <torch/nn/modules/activation.h>
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/conv.h>
+#include <torch/nn/modules/linear.h>
+
 #include <stdexcept>
 
 namespace ddprun::bench {

@@ -12,7 +12,9 @@
 #include <ddprun/collectives.h>
 #include <ddprun/record.h>
 
-#include <torch/torch.h>
+#include <torch/cuda.h>
+#include <torch/types.h>
+#include <torch/utils.h>
 
 #include <algorithm>
 #include <array>

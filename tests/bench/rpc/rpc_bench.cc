@@ -4,7 +4,8 @@
 #include <ddprun/record.h>
 #include <ddprun/rpc.h>
 
-#include <torch/torch.h>
+#include <torch/types.h>
+#include <torch/utils.h>
 
 #include <chrono>
 #include <deque>

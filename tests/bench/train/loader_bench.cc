@@ -7,7 +7,8 @@
 #include <ddprun/trainer/options.h>
 #include <ddprun/trainer/registry.h>
 
-#include <torch/torch.h>
+#include <torch/types.h>
+#include <torch/utils.h>
 
 #include <chrono>
 #include <cstdio>

@@ -8,7 +8,7 @@
 #include "worker/training/observers/report.h"
 #include "worker/training/observers/tensorboard_observer.h"
 
-#include <torch/torch.h>
+#include <torch/types.h>
 #include <unistd.h>
 
 #include <chrono>

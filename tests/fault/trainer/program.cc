@@ -13,7 +13,9 @@
 #include <ddprun/optim.h>
 #include <ddprun/record.h>
 
-#include <torch/torch.h>
+#include <torch/nn/module.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/types.h>
 
 #include <cstdio>
 #include <cstdlib>

@@ -9,7 +9,8 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
-#include <torch/torch.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/types.h>
 #include <unistd.h>
 
 #include <atomic>

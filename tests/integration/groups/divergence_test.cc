@@ -6,7 +6,12 @@
 #include <ddprun/sync_batch_norm.h>
 #include <ddprun/zero_redundancy_optimizer.h>
 
-#include <torch/torch.h>
+#include <torch/nn/init.h>
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/instancenorm.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/types.h>
 
 #include <algorithm>
 

@@ -4,7 +4,7 @@
 #include <ddprun/seed.h>
 #include <ddprun/sharded_evaluation.h>
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <sstream>
 

@@ -2,7 +2,7 @@
 #include "tests/integration/groups/worlds.h"
 #include <ddprun/collectives.h>
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <stdexcept>
 #include <string>

@@ -2,7 +2,8 @@
 #include <ddprun/collectives.h>
 #include <ddprun/distributed_data_parallel.h>
 
-#include <torch/torch.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/types.h>
 
 #include <filesystem>
 #include <thread>

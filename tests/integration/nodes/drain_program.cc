@@ -5,7 +5,7 @@
 #include <ddprun/init.h>
 #include <ddprun/record.h>
 
-#include <torch/torch.h>
+#include <torch/types.h>
 #include <unistd.h>
 
 #include <chrono>

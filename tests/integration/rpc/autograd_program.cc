@@ -4,7 +4,9 @@
 #include <ddprun/record.h>
 #include <ddprun/rpc.h>
 
-#include <torch/torch.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/types.h>
+#include <torch/utils.h>
 
 #include <iostream>
 #include <stdexcept>

@@ -4,8 +4,11 @@
 #include <ddprun/record.h>
 #include <ddprun/rpc.h>
 
+#include <torch/csrc/jit/api/module.h>
+#include <torch/jit.h>
+#include <torch/library.h>
 #include <torch/script.h>
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <iostream>
 #include <optional>

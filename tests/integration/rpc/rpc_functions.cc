@@ -6,7 +6,7 @@
 #include <fmt/ranges.h>
 #include <torch/csrc/distributed/rpc/rref_context.h>
 #include <torch/library.h>
-#include <torch/torch.h>
+#include <torch/types.h>
 #include <unistd.h>
 
 #include <atomic>

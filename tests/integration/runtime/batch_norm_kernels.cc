@@ -1,6 +1,6 @@
 #include "tests/integration/runtime/batch_norm_kernels.h"
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <optional>
 #include <tuple>

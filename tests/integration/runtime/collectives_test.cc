@@ -4,6 +4,8 @@
 #include <ddprun/comm_hooks.h>
 #include <ddprun/model_averager.h>
 
+#include <torch/nn/modules/linear.h>
+
 namespace ddprun {
 namespace {
 

@@ -8,6 +8,9 @@
 #include <ddprun/pt_file.h>
 
 #include <fmt/format.h>
+#include <torch/nn/modules/activation.h>
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/linear.h>
 
 #include <cmath>
 

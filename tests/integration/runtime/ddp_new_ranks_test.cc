@@ -3,6 +3,12 @@
 #include "tests/support/catch.h"
 #include <ddprun/distributed_data_parallel.h>
 
+#include <torch/nn/functional.h>
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/container/functional.h>
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/linear.h>
+
 #include <optional>
 #include <utility>
 

@@ -4,6 +4,10 @@
 #include <ddprun/comm_hooks.h>
 #include <ddprun/distributed_data_parallel.h>
 
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/linear.h>
+
 namespace ddprun {
 namespace {
 

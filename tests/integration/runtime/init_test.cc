@@ -8,7 +8,7 @@
 #include <c10/core/impl/FakeGuardImpl.h>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <atomic>
 #include <cstdlib>

@@ -3,6 +3,13 @@
 #include <ddprun/comm_hooks.h>
 #include <ddprun/distributed_data_parallel.h>
 
+#include <torch/nn/functional.h>
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/container/functional.h>
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/embedding.h>
+#include <torch/nn/modules/linear.h>
+
 #include <memory>
 #include <stdexcept>
 #include <string>

@@ -5,6 +5,10 @@
 #include <ddprun/model_averager.h>
 #include <ddprun/optim.h>
 
+#include <torch/csrc/autograd/custom_function.h>
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/linear.h>
+
 namespace ddprun {
 namespace {
 

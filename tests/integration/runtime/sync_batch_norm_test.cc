@@ -5,6 +5,11 @@
 #include <ddprun/distributed_data_parallel.h>
 #include <ddprun/sync_batch_norm.h>
 
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/conv.h>
+#include <torch/nn/modules/linear.h>
+
 #include <array>
 #include <optional>
 #include <sstream>

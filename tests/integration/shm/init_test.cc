@@ -7,7 +7,7 @@
 #include <ddprun/init.h>
 
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <array>
 #include <chrono>

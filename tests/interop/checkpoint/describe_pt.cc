@@ -2,7 +2,7 @@
 
 #include "worker/runtime/checkpoint/safetensors.h"
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <cstdio>
 #include <string>

@@ -6,6 +6,8 @@
 #include <ddprun/data_parallel_criterion.h>
 #include <ddprun/init.h>
 
+#include <torch/nn/modules/loss.h>
+
 #include <cstdio>
 #include <exception>
 #include <sstream>

@@ -2,6 +2,12 @@
 
 #include <ddprun/sync_batch_norm.h>
 
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/conv.h>
+#include <torch/nn/modules/embedding.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/nn/modules/normalization.h>
+
 #include <stdexcept>
 
 namespace ddprun::interop {

@@ -2,7 +2,8 @@
 
 #include <ddprun/group.h>
 
-#include <torch/torch.h>
+#include <torch/nn/module.h>
+#include <torch/types.h>
 
 #include <memory>
 #include <string>

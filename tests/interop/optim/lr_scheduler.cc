@@ -7,7 +7,7 @@
 #include <ddprun/pt_file.h>
 
 #include <nlohmann/json.hpp>
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <bit>
 #include <cstdio>

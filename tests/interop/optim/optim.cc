@@ -13,7 +13,9 @@
 #include <ddprun/zero_redundancy_optimizer.h>
 
 #include <nlohmann/json.hpp>
-#include <torch/torch.h>
+#include <torch/nn/module.h>
+#include <torch/types.h>
+#include <torch/utils.h>
 
 #include <cmath>
 #include <cstdio>
@@ -236,7 +238,8 @@ int main(int argc, char** argv) try {
   torch::set_num_threads(1);
   if (argc > 1) ddprun::device = at::Device(argv[1]);
   std::string why;
-  if (ddprun::device.is_cuda() && ddprun::runtime::open_gpu_plugin(&why) == 0) throw std::runtime_error("no GPU: " + why);
+  if (ddprun::device.is_cuda() && ddprun::runtime::open_gpu_plugin(&why) == 0)
+    throw std::runtime_error("no GPU: " + why);
   if (std::getenv("WORLD_SIZE") != nullptr) {
     ddprun::world = ddprun::init({.device = ddprun::device.is_cpu() ? "cpu" : "cuda"});
     ddprun::device = ddprun::world->device();

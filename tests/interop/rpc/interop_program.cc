@@ -4,7 +4,7 @@
 #include <ddprun/record.h>
 #include <ddprun/rpc.h>
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <iostream>
 #include <stdexcept>

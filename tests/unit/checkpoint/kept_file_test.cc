@@ -6,7 +6,7 @@
 
 #include <sys/mman.h>
 #include <sys/wait.h>
-#include <torch/torch.h>
+#include <torch/types.h>
 #include <unistd.h>
 
 #include <csignal>

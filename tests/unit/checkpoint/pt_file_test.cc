@@ -2,7 +2,7 @@
 #include "tests/unit/checkpoint/temporary_folder.h"
 #include <ddprun/pt_file.h>
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <filesystem>
 #include <fstream>

@@ -5,7 +5,7 @@
 #include <ddprun/exception.h>
 #include <ddprun/pt_file.h>
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <cstring>
 #include <fstream>

@@ -1,7 +1,10 @@
 #include "tests/support/catch.h"
 #include <ddprun/checkpoint.h>
 
-#include <torch/torch.h>
+#include <torch/nn/module.h>
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/types.h>
 
 using namespace ddprun;
 

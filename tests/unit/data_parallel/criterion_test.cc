@@ -2,6 +2,8 @@
 #include "tests/unit/data_parallel/nets.h"
 #include <ddprun/data_parallel_criterion.h>
 
+#include <torch/nn/modules/loss.h>
+
 namespace ddprun {
 namespace {
 

@@ -2,6 +2,11 @@
 #include "tests/unit/data_parallel/nets.h"
 #include <ddprun/data_parallel.h>
 
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/cuda.h>
+#include <torch/nn/modules/embedding.h>
+#include <torch/optim/sgd.h>
+
 #include <condition_variable>
 #include <map>
 #include <mutex>

@@ -2,6 +2,8 @@
 #include "tests/unit/data_parallel/nets.h"
 #include <ddprun/data_parallel.h>
 
+#include <torch/nn/cloneable.h>
+
 namespace ddprun {
 namespace {
 

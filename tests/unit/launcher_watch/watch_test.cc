@@ -320,7 +320,7 @@ TEST_CASE("what is told of ranks fits, and shows the same there but for what is 
     many.ranks.push_back(many.ranks[static_cast<std::size_t>(i)]);
     many.ranks.back().rank = 4 + i;
     many.ranks.back().last_output_s = 1;
-    many.ranks.back().last_line = std::string(300, 'x') + "\x1b[2J";
+    many.ranks.back().last_line.assign(300, 'x').append("\x1b[2J");
   }
   const std::optional<JobSample> whole = parse_sample(to_text(other_sample_at(9), kPlenty));
   REQUIRE(whole.has_value());

@@ -7,7 +7,9 @@
 #include <ddprun/trainer/registry.h>
 
 #include <nlohmann/json.hpp>
-#include <torch/torch.h>
+#include <torch/nn/module.h>
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/types.h>
 
 #include <algorithm>
 

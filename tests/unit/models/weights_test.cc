@@ -5,7 +5,10 @@
 #include <ddprun/checkpoint.h>
 #include <ddprun/exception.h>
 
-#include <torch/torch.h>
+#include <torch/nn/module.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/types.h>
+#include <torch/utils.h>
 
 using Catch::Matchers::Message;
 using namespace ddprun;

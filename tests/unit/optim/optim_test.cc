@@ -9,7 +9,10 @@
 #include <ddprun/lr_scheduler.h>
 #include <ddprun/optim.h>
 
-#include <torch/torch.h>
+#include <torch/nn/modules/embedding.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/optim/sgd.h>
+#include <torch/types.h>
 
 #include <array>
 #include <cmath>

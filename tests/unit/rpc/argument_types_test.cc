@@ -3,7 +3,7 @@
 #include "tests/support/catch.h"
 #include <ddprun/rpc.h>
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <cstdint>
 #include <optional>

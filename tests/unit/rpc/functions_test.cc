@@ -5,11 +5,13 @@
 #include <ddprun/rpc.h>
 
 #include <torch/csrc/jit/api/compilation_unit.h>
+#include <torch/csrc/jit/api/module.h>
 #include <torch/csrc/jit/frontend/resolver.h>
 #include <torch/custom_class.h>
+#include <torch/jit.h>
 #include <torch/library.h>
 #include <torch/script.h>
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <array>
 #include <memory>

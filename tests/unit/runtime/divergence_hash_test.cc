@@ -2,7 +2,8 @@
 #include "worker/runtime/ddp/divergence/hash.h"
 #include <ddprun/exception.h>
 
-#include <torch/torch.h>
+#include <torch/types.h>
+#include <torch/utils.h>
 
 #include <bit>
 #include <cmath>
@@ -120,7 +121,7 @@ TEST_CASE("ATen's operations give the hash that the loop gives, for every dtype 
   }
   tensors.push_back(torch::tensor(3.0));
   const at::Tensor halves = torch::randn({9}).to(at::kHalf);
-  tensors.push_back(halves.narrow(0, 1, 8));  // does not begin at a whole word
+  tensors.push_back(halves.narrow(0, 1, 8));                          // does not begin at a whole word
   tensors.push_back(torch::zeros({1, 2}, at::kDouble).select(1, 1));  // of one element, and its stride is 2
   same(tensors);
   same({torch::randn({7}), torch::randn({kChunkWords - kRowWords}), torch::randn({kChunkWords + 3}),

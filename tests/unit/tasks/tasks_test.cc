@@ -4,7 +4,7 @@
 #include "worker/tasks/registry.h"
 #include "worker/tasks/regression.h"
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 using namespace ddprun;
 using namespace ddprun::tasks;

@@ -4,7 +4,7 @@
 #include "worker/data/image_source.h"
 #include "worker/data/synthetic.h"
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <numeric>
 #include <vector>

@@ -4,7 +4,7 @@
 #include "tests/support/fake_clock.h"
 
 #include <torch/csrc/autograd/engine.h>
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <string>
 

@@ -3,7 +3,7 @@
 #include "tests/support/catch.h"
 #include "worker/training/state/rng.h"
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <vector>
 

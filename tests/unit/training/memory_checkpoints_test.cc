@@ -6,7 +6,7 @@
 
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <array>
 

@@ -7,7 +7,7 @@
 #include <ddprun/exception.h>
 
 #include <sys/stat.h>
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <filesystem>
 #include <fstream>

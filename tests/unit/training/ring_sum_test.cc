@@ -3,7 +3,8 @@
 #include "tests/support/catch.h"
 #include "worker/runtime/comm/shm/fold.h"
 
-#include <torch/torch.h>
+#include <torch/types.h>
+#include <torch/utils.h>
 
 #include <algorithm>
 #include <span>

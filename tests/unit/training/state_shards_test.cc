@@ -3,7 +3,7 @@
 #include "tests/support/catch.h"
 #include <ddprun/exception.h>
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <cstddef>
 #include <vector>

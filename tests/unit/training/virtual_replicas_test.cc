@@ -4,7 +4,9 @@
 #include "tests/support/catch.h"
 #include "worker/training/state/rng.h"
 
-#include <torch/torch.h>
+#include <torch/nn/modules/embedding.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/types.h>
 
 #include <memory>
 #include <utility>

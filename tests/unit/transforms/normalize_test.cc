@@ -2,7 +2,7 @@
 
 #include "tests/support/catch.h"
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <numeric>
 #include <random>

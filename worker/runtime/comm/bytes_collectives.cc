@@ -1,7 +1,7 @@
 #include "worker/runtime/comm/reduce_op.h"
 #include <ddprun/collectives.h>
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <algorithm>
 #include <cstring>

@@ -4,7 +4,7 @@
 #include <ddprun/collectives.h>
 
 #include <fmt/format.h>
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <exception>
 #include <optional>

@@ -3,7 +3,8 @@
 #include "worker/runtime/libtorch/premul_sum.h"
 
 #include <fmt/format.h>
-#include <torch/torch.h>
+#include <torch/types.h>
+#include <torch/utils.h>
 
 namespace ddprun::runtime {
 namespace {

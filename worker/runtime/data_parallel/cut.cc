@@ -2,7 +2,8 @@
 #include <ddprun/replicas.h>
 
 #include <fmt/format.h>
-#include <torch/torch.h>
+#include <fmt/ranges.h>
+#include <torch/types.h>
 
 #include <algorithm>
 

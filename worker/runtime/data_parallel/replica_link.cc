@@ -1,11 +1,15 @@
+#include "worker/runtime/libtorch/autograd_node.h"
 #include <ddprun/replicas.h>
 
-#include "worker/runtime/libtorch/autograd_node.h"
-
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <torch/csrc/autograd/custom_function.h>
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/autograd/variable.h>
-#include <torch/torch.h>
+#include <torch/nn/cloneable.h>
+#include <torch/nn/module.h>
+#include <torch/types.h>
+#include <torch/utils.h>
 
 #include <algorithm>
 
@@ -33,7 +37,7 @@ bool is_same_device(const at::Device& a, const at::Device& b) {
 }
 
 std::string difference_between(const std::vector<NamedTensor>& original,
-                             const std::vector<NamedTensor>& replica) {
+                               const std::vector<NamedTensor>& replica) {
   for (std::size_t i = 0; i < std::max(original.size(), replica.size()); ++i) {
     if (i >= replica.size()) return fmt::format("it lacks \"{}\"", original[i].first);
     const auto& [name, tensor] = replica[i];

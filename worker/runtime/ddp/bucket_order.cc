@@ -8,7 +8,8 @@
 #include <ddprun/collectives.h>
 
 #include <fmt/format.h>
-#include <torch/torch.h>
+#include <fmt/ranges.h>
+#include <torch/types.h>
 
 #include <algorithm>
 

@@ -5,8 +5,9 @@
 #include <ddprun/exception.h>
 
 #include <fmt/format.h>
+#include <torch/csrc/autograd/custom_function.h>
 #include <torch/csrc/autograd/utils/lambda_post_hook.h>
-#include <torch/torch.h>
+#include <torch/types.h>
 
 namespace ddprun::runtime {
 

@@ -16,7 +16,7 @@
 #include <ddprun/collectives.h>
 
 #include <fmt/format.h>
-#include <torch/torch.h>
+#include <torch/types.h>
 
 namespace ddprun::runtime {
 

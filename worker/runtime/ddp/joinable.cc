@@ -3,7 +3,7 @@
 #include <ddprun/join.h>
 
 #include <fmt/format.h>
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <cstdio>
 #include <vector>

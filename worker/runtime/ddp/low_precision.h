@@ -8,6 +8,10 @@
 #include <unordered_map>
 #include <vector>
 
+namespace c10d {
+class Reducer;
+}
+
 namespace ddprun::runtime {
 
 /// Throws Exception kConfig where the model or the other options do not go with option mixed_precision.

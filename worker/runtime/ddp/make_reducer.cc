@@ -3,7 +3,7 @@
 #include "worker/runtime/comm/backend/bucket_memory.h"
 #include "worker/runtime/ddp/bucket_plan.h"
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 namespace ddprun::runtime {
 

@@ -7,6 +7,10 @@
 
 #include <memory>
 
+namespace c10d {
+class Reducer;
+}
+
 namespace ddprun::runtime {
 
 /// A reducer and the logger that it and users ask. The logger holds the reducer; the reducer uses it without

@@ -1,7 +1,9 @@
 #include <ddprun/module_view.h>
 #include <ddprun/sync_batch_norm.h>
 
-#include <torch/torch.h>
+#include <torch/nn/module.h>
+#include <torch/nn/modules/embedding.h>
+#include <torch/types.h>
 
 #include <algorithm>
 #include <unordered_set>

@@ -5,6 +5,10 @@
 
 #include <vector>
 
+namespace c10d {
+class Reducer;
+}
+
 namespace ddprun::runtime {
 
 /// Throws Exception kConfig unless `optimizer` can step in parts and has exactly the parameters in `reduced`,

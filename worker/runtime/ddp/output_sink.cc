@@ -1,6 +1,8 @@
 #include "worker/runtime/ddp/output_sink.h"
 
-#include <torch/torch.h>
+#include <torch/csrc/autograd/custom_function.h>
+#include <torch/custom_class.h>
+#include <torch/types.h>
 
 namespace ddprun::runtime {
 namespace {

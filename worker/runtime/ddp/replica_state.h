@@ -10,6 +10,10 @@
 
 #include <optional>
 
+namespace c10d {
+class Reducer;
+}
+
 namespace ddprun::runtime {
 
 struct ReplicaSync::State {

@@ -1,7 +1,8 @@
 #include <ddprun/exception.h>
 #include <ddprun/seed.h>
 
-#include <torch/torch.h>
+#include <torch/types.h>
+#include <torch/utils.h>
 
 namespace ddprun {
 

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 #include <torch/custom_class.h>
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <map>
 #include <mutex>

@@ -4,8 +4,9 @@
 #include <ddprun/rpc_values.h>
 
 #include <fmt/format.h>
+#include <torch/csrc/jit/api/module.h>
 #include <torch/csrc/jit/serialization/pickle.h>
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <algorithm>
 

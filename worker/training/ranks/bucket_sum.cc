@@ -4,7 +4,8 @@
 #include <ddprun/collectives.h>
 
 #include <ATen/ScalarOps.h>
-#include <torch/torch.h>
+#include <torch/types.h>
+#include <torch/utils.h>
 
 #include <utility>
 

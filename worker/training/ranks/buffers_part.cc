@@ -3,7 +3,8 @@
 #include "worker/training/ranks/rank_bytes.h"
 #include <ddprun/exception.h>
 
-#include <torch/torch.h>
+#include <torch/types.h>
+#include <torch/utils.h>
 
 #include <algorithm>
 #include <cstring>

@@ -4,7 +4,7 @@
 #include <ddprun/collectives.h>
 #include <ddprun/sharded_evaluation.h>
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 namespace ddprun::training {
 

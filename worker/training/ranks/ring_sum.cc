@@ -2,7 +2,8 @@
 
 #include "worker/runtime/comm/shm/fold.h"
 
-#include <torch/torch.h>
+#include <torch/types.h>
+#include <torch/utils.h>
 
 #include <algorithm>
 

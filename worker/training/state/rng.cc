@@ -1,6 +1,6 @@
 #include "worker/training/state/rng.h"
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <cstring>
 #include <mutex>

@@ -1,6 +1,7 @@
 #include "worker/training/step/kernels.h"
 
-#include <torch/torch.h>
+#include <torch/types.h>
+#include <torch/utils.h>
 
 #include <cstdlib>
 

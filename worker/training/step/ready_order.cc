@@ -1,7 +1,8 @@
 #include "worker/training/step/ready_order.h"
 
+#include <torch/csrc/autograd/custom_function.h>
 #include <torch/csrc/autograd/utils/lambda_post_hook.h>
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <memory>
 

@@ -6,7 +6,8 @@
 #include <ddprun/clip_grad.h>
 #include <ddprun/module_view.h>
 
-#include <torch/torch.h>
+#include <torch/types.h>
+#include <torch/utils.h>
 
 #include <array>
 #include <cmath>

@@ -1,7 +1,9 @@
 #include "worker/runtime/ddp/batch_norm/over_ranks.h"
 #include <ddprun/collectives.h>
 
-#include <torch/torch.h>
+#include <torch/csrc/autograd/custom_function.h>
+#include <torch/types.h>
+#include <torch/utils.h>
 
 #include <algorithm>
 #include <optional>

@@ -7,7 +7,8 @@
 #include <ATen/ops/batch_norm_elemt.h>
 #include <ATen/ops/batch_norm_gather_stats_with_counts.h>
 #include <ATen/ops/batch_norm_stats.h>
-#include <torch/torch.h>
+#include <torch/csrc/autograd/custom_function.h>
+#include <torch/types.h>
 
 #include <tuple>
 

@@ -2,7 +2,9 @@
 #include <ddprun/sync_batch_norm.h>
 
 #include <fmt/format.h>
-#include <torch/torch.h>
+#include <fmt/ranges.h>
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/types.h>
 
 namespace ddprun {
 

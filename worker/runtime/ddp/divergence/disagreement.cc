@@ -1,6 +1,7 @@
 #include "worker/runtime/ddp/divergence/disagreement.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 

@@ -5,7 +5,10 @@
 #include <ddprun/zero_redundancy_optimizer.h>
 
 #include <fmt/format.h>
-#include <torch/torch.h>
+#include <torch/nn/module.h>
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/instancenorm.h>
+#include <torch/types.h>
 
 #include <set>
 #include <unordered_map>

@@ -1,7 +1,7 @@
 #include "worker/runtime/ddp/hooks/low_rank.h"
 #include <ddprun/collectives.h>
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <cmath>
 

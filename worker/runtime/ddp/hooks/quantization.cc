@@ -3,7 +3,7 @@
 #include <ddprun/comm_hooks.h>
 
 #include <fmt/format.h>
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <limits>
 

@@ -2,7 +2,7 @@
 #include <ddprun/collectives.h>
 #include <ddprun/comm_hooks.h>
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 namespace ddprun {
 namespace runtime {

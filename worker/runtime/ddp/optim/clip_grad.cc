@@ -3,7 +3,8 @@
 #include <ddprun/exception.h>
 
 #include <fmt/format.h>
-#include <torch/torch.h>
+#include <torch/types.h>
+#include <torch/utils.h>
 
 #include <cmath>
 

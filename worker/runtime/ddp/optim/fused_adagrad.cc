@@ -3,7 +3,7 @@
 #include "worker/runtime/libtorch/adagrad_scale.h"
 #include <ddprun/optim.h>
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <algorithm>
 

@@ -2,7 +2,7 @@
 #include "worker/runtime/ddp/optim/given.h"
 #include <ddprun/optim.h>
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 namespace ddprun {
 

@@ -3,7 +3,9 @@
 #include <ddprun/optim.h>
 
 #include <fmt/format.h>
-#include <torch/torch.h>
+#include <fmt/ranges.h>
+#include <torch/types.h>
+#include <torch/utils.h>
 
 #include <algorithm>
 #include <map>

@@ -4,7 +4,8 @@
 #include <ddprun/optim.h>
 
 #include <fmt/format.h>
-#include <torch/torch.h>
+#include <fmt/ranges.h>
+#include <torch/types.h>
 
 namespace ddprun {
 namespace {

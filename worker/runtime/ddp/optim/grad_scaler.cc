@@ -3,7 +3,9 @@
 #include <ddprun/grad_scaler.h>
 
 #include <fmt/format.h>
-#include <torch/torch.h>
+#include <torch/optim/optimizer.h>
+#include <torch/types.h>
+#include <torch/utils.h>
 
 namespace ddprun {
 namespace {

@@ -5,6 +5,7 @@
 #include <ddprun/lr_scheduler.h>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>

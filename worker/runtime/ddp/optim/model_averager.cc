@@ -3,7 +3,7 @@
 #include <ddprun/model_averager.h>
 
 #include <fmt/format.h>
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <numeric>
 

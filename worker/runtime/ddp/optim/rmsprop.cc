@@ -1,7 +1,7 @@
 #include "worker/runtime/ddp/optim/check_options.h"
 #include <ddprun/optim.h>
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 namespace ddprun {
 

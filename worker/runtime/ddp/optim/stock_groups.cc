@@ -1,6 +1,11 @@
 #include <ddprun/scheduled_groups.h>
 
-#include <torch/torch.h>
+#include <torch/optim/adam.h>
+#include <torch/optim/adamw.h>
+#include <torch/optim/optimizer.h>
+#include <torch/optim/rmsprop.h>
+#include <torch/optim/sgd.h>
+#include <torch/types.h>
 
 namespace ddprun {
 namespace {

@@ -4,7 +4,9 @@
 #include <ddprun/zero_redundancy_optimizer.h>
 
 #include <fmt/format.h>
-#include <torch/torch.h>
+#include <torch/serialize.h>
+#include <torch/types.h>
+#include <torch/utils.h>
 
 #include <algorithm>
 #include <numeric>

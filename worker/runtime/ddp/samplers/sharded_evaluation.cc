@@ -1,7 +1,7 @@
 #include <ddprun/collectives.h>
 #include <ddprun/sharded_evaluation.h>
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <numeric>
 
