@@ -151,7 +151,8 @@ std::vector<std::string> environment_of(const WorkerSpec& worker, const Plan& pl
   environment.set(env_name::kJobTag,
                   outer_tag ? fmt::format("{}:{}", *outer_tag, plan.job_tag) : plan.job_tag);
   if (!plan.options.backend.empty()) environment.set(env_name::kBackend, plan.options.backend);
-  if (!plan.log_root.empty())
+  // What is written to a temporary one would outlast the job, and nobody has asked for it.
+  if (!plan.log_root.empty() && !plan.log_root_is_temporary)
     environment.set(env_name::kLogDir, attempt_directory(plan, round.seat.restart_count));
   return std::move(environment).take();
 }

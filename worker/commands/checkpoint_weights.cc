@@ -53,7 +53,10 @@ std::optional<Checkpoint> newest_checkpoint(const std::string& folder) {
                   fmt::format("no checkpoint in {} can be read ({} tried)", shown(folder), skipped));
 }
 
-Checkpoint find_checkpoint(const Options& job, const std::string& wanted) {
+Checkpoint find_checkpoint(const Options& job, const config::JobCommandLine& line) {
+  const std::string wanted = line.value("checkpoint");
+  if (line.has("checkpoint") && wanted.empty())
+    throw Exception(ErrorCode::kUsage, "--checkpoint names nothing: is a shell variable unset?");
   std::error_code error;
   if (!wanted.empty() && !fs::is_directory(wanted, error))
     return {wanted, runtime::load_pt_or_safetensors(wanted)};
@@ -92,6 +95,17 @@ LoadedWeights load_chosen_weights(Model& model, const Options& job, const Checkp
     throw Exception(exception.code(), shown(checkpoint.path) + ": " + exception.what());
   }
   return loaded;
+}
+
+void check_data(const DataShape& data, const Checkpoint& checkpoint) {
+  const PtDict* own = as_checkpoint(checkpoint.content);
+  const PtValue* learned = own == nullptr ? nullptr : own->find("data");
+  if (learned == nullptr) return;
+  try {
+    training::check_meaning(data, *learned, "/data");
+  } catch (const Exception& exception) {
+    throw Exception(exception.code(), shown(checkpoint.path) + ": " + exception.what());
+  }
 }
 
 std::string describe(const Checkpoint& checkpoint, const LoadedWeights& weights) {

@@ -23,9 +23,9 @@ struct Checkpoint {
 /// Errors  Exception kConfig: all are damaged.
 std::optional<Checkpoint> newest_checkpoint(const std::string& folder);
 
-/// The file that was wanted, or of a folder its newest checkpoint; nothing wanted: the newest of the job.
-/// Errors  Exception kConfig, kCorrupt, kNotFound: there is none, or it cannot be read.
-Checkpoint find_checkpoint(const Options& job, const std::string& wanted);
+/// The file that --checkpoint names, or of a folder its newest checkpoint; without it: the newest of the job.
+/// Errors  Exception kUsage, kConfig, kCorrupt, kNotFound: there is none, or it cannot be read.
+Checkpoint find_checkpoint(const Options& job, const config::JobCommandLine& line);
 
 /// What a model has been given.
 struct LoadedWeights {
@@ -41,6 +41,9 @@ models::WeightsOf read_weights_of(const config::JobCommandLine& line);
 /// Errors  Exception kConfig: they are of another model, or there is no average.
 LoadedWeights load_chosen_weights(Model& model, const Options& job, const Checkpoint& checkpoint,
                                   models::WeightsOf which);
+
+/// Errors  Exception kConfig: the job's data does not mean what that of the checkpoint did (training::check_meaning).
+void check_data(const DataShape& data, const Checkpoint& checkpoint);
 
 /// "runs/a/checkpoints/step-00000007.pt (step 7), the average of the weights": for messages.
 std::string describe(const Checkpoint& checkpoint, const LoadedWeights& weights);

@@ -65,8 +65,9 @@ std::vector<Judged> judge(const OpenedJob& job) {
 int run_eval(const config::JobCommandLine& line) {
   const models::WeightsOf which = read_weights_of(line);
   const OpenedJob job = open_job(line);
-  const Checkpoint checkpoint = find_checkpoint(job.job, line.value("checkpoint"));
+  const Checkpoint checkpoint = find_checkpoint(job.job, line);
   const LoadedWeights weights = load_chosen_weights(job.model(), job.job, checkpoint, which);
+  check_data(job.shape(), checkpoint);
   const std::vector<Judged> all_judged = judge(job);
   const std::vector<Metric> metrics = job.task().metrics();
   if (line.has("json")) {

@@ -73,7 +73,7 @@ int run_export(const config::JobCommandLine& line) {
   const Format format = format_of(line, path);
   const models::WeightsOf which = read_weights_of(line);
   const OpenedJob job = open_job(line, "cpu");
-  const Checkpoint checkpoint = find_checkpoint(job.job, line.value("checkpoint"));
+  const Checkpoint checkpoint = find_checkpoint(job.job, line);
   const LoadedWeights weights = load_chosen_weights(job.model(), job.job, checkpoint, which);
   job.model().eval();
   PtDict state = state_dict(job.model());

@@ -125,8 +125,9 @@ int run_predict(const config::JobCommandLine& line) {
   read_temperature(line);
   const models::WeightsOf which = read_weights_of(line);
   const OpenedJob job = open_job(line);
-  const Checkpoint checkpoint = find_checkpoint(job.job, line.value("checkpoint"));
+  const Checkpoint checkpoint = find_checkpoint(job.job, line);
   load_chosen_weights(job.model(), job.job, checkpoint, which);
+  check_data(job.shape(), checkpoint);
   job.model().eval();
   const at::NoGradGuard no_grad;
   const std::optional<at::ScalarType> autocast = compute_as_trained(job);

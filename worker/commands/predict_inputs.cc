@@ -58,11 +58,18 @@ at::Tensor read_image(const data::ImageSource& source, const std::string& path) 
 }
 
 Inputs rows(const std::string& path, const at::Tensor& numbers, const TensorShape& wanted) {
-  const at::Tensor samples = numbers.to(at::kFloat);
+  at::Tensor samples = numbers.to(at::kFloat);
+  if (samples.dim() == 1) samples = samples.unsqueeze(1);
+  if (samples.size(0) == 0) throw Exception(ErrorCode::kCorrupt, path + " has no rows");
   if (samples.sizes().slice(1) != at::IntArrayRef(wanted.sizes)) {
     throw Exception(ErrorCode::kConfig,
                     fmt::format("{} has samples of [{}], and the job's are [{}]", path,
                                 fmt::join(samples.sizes().slice(1), ", "), fmt::join(wanted.sizes, ", ")));
+  }
+  for (std::int64_t row = 0; row < samples.size(0); ++row) {
+    if (at::isfinite(samples[row]).all().item<bool>()) continue;
+    throw Exception(ErrorCode::kCorrupt,
+                    fmt::format("{}: row {} holds a number that is not finite in float32", path, row + 1));
   }
   Inputs inputs{{}, samples};
   for (std::int64_t row = 1; row <= samples.size(0); ++row)

@@ -106,9 +106,18 @@ std::optional<double> to_number(std::string_view cell) {
 }
 
 Result<std::vector<std::string>> parse_names(std::string_view line, const std::string& file) {
+  const std::vector<std::string_view> cells = cut_at_commas(line);
+  if (std::all_of(cells.begin(), cells.end(),
+                  [](std::string_view cell) { return to_number(without_blanks(cell)); })) {
+    return Error(
+        ErrorCode::kCorrupt,
+        fmt::format("{} begins with numbers, expected a name for each column; put a line of names above "
+                    "them (names that are numbers stand in quotes)",
+                    file));
+  }
   std::vector<std::string> names;
   std::set<std::string> seen;
-  for (const std::string_view cell : cut_at_commas(line)) {
+  for (const std::string_view cell : cells) {
     names.push_back(to_name(cell));
     if (!seen.insert(names.back()).second)
       return Error(ErrorCode::kCorrupt, fmt::format("{} has two columns \"{}\"", file, shown_cell(cell)));

@@ -1,5 +1,6 @@
 #include "worker/data/image_folder.h"
 
+#include "rendezvous/base/printable.h"
 #include "worker/data/image_source.h"
 #include "worker/data/jpeg.h"
 #include "worker/data/png.h"
@@ -27,6 +28,7 @@ using transforms::Window;
 
 constexpr std::size_t kImageFileLimit = std::size_t{1} << 30;
 constexpr std::size_t kMostNamed = 20;
+constexpr std::size_t kShownReason = 1000;
 
 /// What torchvision's pre-trained models expect.
 const transforms::Normalization kImageNet{.mean = {0.485F, 0.456F, 0.406F},
@@ -152,7 +154,8 @@ void ImageFolderSource::skip(const std::string& path, const std::string& why) co
   const std::scoped_lock lock(mutex_);
   if (!damaged_.insert(path).second || damaged_.size() > kMostNamed) return;
   const char* more = damaged_.size() == kMostNamed ? "; further ones are not named" : "";
-  const std::string line = fmt::format("data: skipped image {}: {}{}\n", damaged_.size(), why, more);
+  const std::string line =
+      fmt::format("data: skipped image {}: {}{}\n", damaged_.size(), printable(why, kShownReason), more);
   std::fputs(line.c_str(), stderr);
 }
 

@@ -12,6 +12,7 @@
 #include <ATen/ops/isfinite.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <zlib.h>
 
 #include <algorithm>
 #include <cmath>
@@ -24,6 +25,7 @@ namespace ddprun::data {
 namespace {
 
 constexpr std::size_t kTableLimit = std::size_t{8} << 30;
+constexpr const char* kAsTheyAre = "taken as they are";
 
 /// The first `limit` rows, without the memory of the others; 0: all.
 at::Tensor first_rows(const at::Tensor& rows, std::int64_t limit) {
@@ -121,6 +123,7 @@ struct Feed {
 
   Feed(const Csv& train, const Options& options);
   [[nodiscard]] at::Tensor features_of(const Csv& csv, const std::string& file) const;
+  [[nodiscard]] std::string in_words() const;
 };
 
 Feed::Feed(const Csv& train, const Options& options) : target(options.text("target")) {
@@ -128,7 +131,16 @@ Feed::Feed(const Csv& train, const Options& options) : target(options.text("targ
   for (const std::string& name : train.names) {
     if (name != target) columns.push_back(name);
   }
-  if (options.flag("standardize")) scaling = scaling_of(take_columns(train, columns));
+  if (!options.flag("standardize")) return;
+  scaling = scaling_of(take_columns(train, columns));
+  for (std::size_t i = 0; i < columns.size(); ++i) {
+    if (std::isfinite(scaling->mean[i]) && std::isfinite(scaling->deviation[i])) continue;
+    throw Exception(
+        ErrorCode::kCorrupt,
+        fmt::format("{}: the deviation of column {} is no finite number; its numbers are too large to be "
+                    "standardised: divide them, or set {}/standardize to false",
+                    options.text("path"), shown_names({columns[i]}), options.pointer()));
+  }
 }
 
 at::Tensor Feed::features_of(const Csv& csv, const std::string& file) const {
@@ -141,6 +153,14 @@ at::Tensor Feed::features_of(const Csv& csv, const std::string& file) const {
   at::Tensor features = take_columns(csv, columns);
   if (scaling) scale(features, *scaling);
   return features;
+}
+
+std::string Feed::in_words() const {
+  if (!scaling) return kStandardised;
+  uLong sum = 0;
+  for (const std::vector<double>* numbers : {&scaling->mean, &scaling->deviation})
+    sum = ::crc32_z(sum, reinterpret_cast<const Bytef*>(numbers->data()), numbers->size() * sizeof(double));
+  return fmt::format("{} (means and deviations of CRC-32 {:08x})", kStandardised, sum);
 }
 
 /// `target` empty: that of the training data, where there is one of its name, else the last column.
@@ -158,7 +178,7 @@ Table make_table(const Csv& csv, const Feed& feed, const Options& options, const
                                 options.pointer(), target, file, shown_names(csv.names)));
   }
   return {feed.features_of(csv, file), take_columns(csv, {target}).reshape({-1}), feed.columns,
-          options.flag("standardize") ? "standardised by column" : "taken as they are"};
+          options.flag("standardize") ? feed.in_words() : kAsTheyAre};
 }
 
 DataSplits to_splits(Table train, Table test, std::int64_t classes, const std::string& folder) {

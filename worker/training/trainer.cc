@@ -73,6 +73,17 @@ class PositionPart final : public SavedPart {
   Position& position_;
 };
 
+/// A model goes on with numbers that mean what they did.
+class MeaningPart final : public SavedPart {
+ public:
+  explicit MeaningPart(const DataShape& data) : SavedPart("data"), data_(data) {}
+  PtValue save() override { return save_meaning(data_); }
+  void load(const PtValue& value) override { check_meaning(data_, value, "/data"); }
+
+ private:
+  const DataShape& data_;
+};
+
 std::int64_t left_out_by(const DataSource& source) {
   const auto* damage = dynamic_cast<const data::LeavesOutDamaged*>(&source);
   return damage == nullptr ? 0 : damage->left_out();
@@ -115,6 +126,7 @@ Trainer::Trainer(TrainerParts parts, Draft draft)
             .timeline = parts_.timeline};
   learner_.add_saved_parts(saved_);
   saved_.push_back(std::make_unique<PositionPart>(position_));
+  saved_.push_back(std::make_unique<MeaningPart>(parts_.data.train->shape()));
   saved_.push_back(std::make_unique<GeneratorsPart>(
       parts_.context, block_, learner_.generators(),
       [this](int rank) { return rank_seed(options_.seed, rank, position_.step); }));
@@ -140,6 +152,7 @@ void Trainer::restore(const PtDict& checkpoint) {
 std::vector<std::string> Trainer::take_over(const PtDict& checkpoint) {
   std::vector<std::string> anew = load_fitting(checkpoint, saved_, parts_.job);
   if (std::count(anew.begin(), anew.end(), "ema") > 0) learner_.begin_average();
+  std::erase(anew, "data");  // an older checkpoint does not tell
   // Of a job whose ranks all had rank 0's.
   if (std::erase(anew, "rank_buffers") > 0) learner_.spread_buffers();
   learner_.note_non_finite();

@@ -85,6 +85,18 @@ class Predictions(CommandTest):
         (self.folder / "short.csv").write_text("a,c\n1,2\n")
         self.assertIn("short.csv has no column b, which the training data has; there are a, c",
                       self.ddprun("predict", "job.json", "short.csv", expect=78).stderr)
+        (self.folder / "short.csv").write_text("a,b,c\n1,2,3\n1,1e300,3\n")
+        self.assertIn("short.csv: row 2 holds a number that is not finite in float32",
+                      self.ddprun("predict", "job.json", "short.csv", expect=78).stderr)
+        self.assertIn("--checkpoint names nothing: is a shell variable unset?",
+                      self.ddprun("predict", "job.json", "new.csv", "--checkpoint", "", expect=64).stderr)
+        with (self.folder / "train.csv").open("a") as more:
+            more.write("90,90,90,1\n")
+        for command in (("eval", "job.json"), ("predict", "job.json", "new.csv"), ("job.json",)):
+            with self.subTest(command):
+                self.assertRegex(self.ddprun(*command, "--set", "/train/epochs=50", expect=78).stderr,
+                                 r"/data: its numbers are standardised by column \(.*, and those of the training data standardised by "
+                                 r"column \(.*; train.csv is another one than the model was trained on")
 
     def test_arrays_give_numbers_where_there_are_no_classes(self):
         for split in ("train", "test"):

@@ -405,6 +405,14 @@ class OutputFolders(JobTest):
         for epochs in (1, 2):
             self.run_job(job, f"/train/epochs={epochs}")
             self.assertEqual(json.loads((self.folder / "out/job.json").read_text())["train"]["epochs"], epochs)
+        merged = self.folder / "out/job.json"
+        mine = merged.read_text().replace('"seed": ', '"seed": 1')
+        merged.write_text(mine)
+        for _ in range(2):  # the second finds its own
+            self.run_job(job, "/train/epochs=2")
+        self.assertEqual([json.loads((self.folder / f"out/job.json.old-{n}").read_text())["train"]["epochs"] for n in (1, 2)], [1, 2])
+        self.assertEqual((self.folder / "out/job.json.old-2").read_text(), mine)
+        self.assertFalse((self.folder / "out/job.json.old-3").exists())
 
     def endless_job(self):
         """One that holds its output folder until it is told to stop, and the words of whoever waits for it."""

@@ -1,7 +1,7 @@
 #include "worker/training/parts/job_data.h"
 
-#include "rendezvous/base/printable.h"
 #include "worker/data/table.h"
+#include "worker/training/parts/data_meaning.h"
 #include "worker/training/parts/plugins.h"
 
 #include <fmt/format.h>
@@ -26,21 +26,6 @@ std::string in_words(const DataShape& shape) {
   return fmt::format("{} and {} classes", fmt::join(tensors, ", "), shape.classes);
 }
 
-constexpr std::size_t kShownName = 80;
-
-/// Data that tells no names is believed.
-void check_names(const std::vector<std::string>& names, const std::vector<std::string>& of_training,
-                 const std::string& place, const char* what, const char* all) {
-  for (std::size_t i = 0; i < std::min(names.size(), of_training.size()); ++i) {
-    if (names[i] == of_training[i]) continue;
-    throw Exception(ErrorCode::kConfig,
-                    fmt::format("{}: its {} {} is \"{}\", and that of the training data \"{}\"; the {} have "
-                                "to be the same, in the same order",
-                                place, what, i, printable(names[i], kShownName),
-                                printable(of_training[i], kShownName), all));
-  }
-}
-
 void check_alike(const DataShape& shape, const DataShape& training, const std::string& place) {
   const std::string mine = in_words(shape), theirs = in_words(training);
   if (mine != theirs) {
@@ -48,15 +33,7 @@ void check_alike(const DataShape& shape, const DataShape& training, const std::s
         ErrorCode::kConfig,
         fmt::format("{}: gives {}, and the training data {}; they have to be alike", place, mine, theirs));
   }
-  check_names(shape.class_names, training.class_names, place, "class", "classes");
-  check_names(shape.columns, training.columns, place, "column", "columns");
-  if (shape.scaling != training.scaling && !shape.scaling.empty() && !training.scaling.empty()) {
-    throw Exception(ErrorCode::kConfig,
-                    fmt::format("{}: its numbers are {}, and those of the training data {}; give both the "
-                                "same \"{}\"",
-                                place, shape.scaling, training.scaling,
-                                shape.unit == "images" ? "normalize" : "standardize"));
-  }
+  check_meaning(shape, training, place);
 }
 
 /// Tables are brought into the form of those that the model was trained on.

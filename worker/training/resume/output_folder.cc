@@ -118,19 +118,31 @@ Result<UniqueFd> hold_checkpoints(const std::string& output, const FolderPatienc
   return held;
 }
 
-/// Whether write_merged_job wrote it: nobody else gives every section, in this layout.
-bool is_merged_job(const std::string& path) {
-  std::ifstream file(path);
-  if (!file) return false;
-  std::ostringstream read;
-  read << file.rdbuf();
-  const std::string text = read.str();
+/// Whether write_merged_job may have written it: with every section, in this layout.
+bool is_merged_job(const std::string& text) {
   const auto job = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!job.is_object()) return text.empty();
   const auto sections = {"checkpoint", "data", "log", "model", "optimizer", "schedule", "train"};
   return std::all_of(sections.begin(), sections.end(),
                      [&](const char* name) { return job.contains(name); }) &&
          text == job.dump(2) + "\n";
+}
+
+/// Empty: there is none, or it cannot be read.
+std::string content_of(const std::string& path) {
+  std::ostringstream read;
+  read << std::ifstream(path).rdbuf();
+  return read.str();
+}
+
+/// As <path>.old-N.
+Result<void> set_aside(const std::string& path) {
+  std::error_code error;
+  int number = 1;
+  while (fs::exists(fmt::format("{}.old-{}", path, number), error)) ++number;
+  fs::rename(path, fmt::format("{}.old-{}", path, number), error);
+  if (!error) return ok();
+  return Error(ErrorCode::kOs, fmt::format("cannot move {} aside: {}", path, error.message()));
 }
 
 }  // namespace
@@ -163,12 +175,18 @@ Result<bool> write_merged_job(const std::string& folder, const std::string& job_
   const std::string path = folder + "/job.json";
   std::error_code error;
   if (fs::equivalent(path, job_path, error)) return true;
-  if (fs::is_regular_file(path, error) && !is_merged_job(path)) return false;
+  const std::string text = merged_job + "\n";
+  if (fs::is_regular_file(path, error)) {
+    const std::string there = content_of(path);
+    if (there == text) return true;
+    if (!is_merged_job(there)) return false;
+    // It may have been changed by hand since.
+    if (const Result<void> moved = set_aside(path); !moved) return moved.error();
+  }
   // Whole or not at all: a part of one would pass for a person's.
   runtime::remove_leftovers_of(path);
   Result<runtime::AtomicFile> file = runtime::AtomicFile::create(path);
   if (!file) return file.error();
-  const std::string text = merged_job + "\n";
   if (Result<void> written = file->write(std::as_bytes(std::span(text))); !written) return written.error();
   if (Result<void> done = file->commit(); !done) return done.error();
   return true;

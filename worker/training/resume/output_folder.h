@@ -45,7 +45,8 @@ class OutputFolder {
 };
 
 /// Writes the merged job file as job.json, unless that is the job file itself, `job_path`, or another one of a person.
-/// Returns false where the latter stays in its place.
+/// Returns false where the latter stays in its place. One of an earlier start that says something else, or was changed
+/// by hand since, is put aside as job.json.old-N.
 /// Errors  kOs: it cannot be written.
 Result<bool> write_merged_job(const std::string& folder, const std::string& job_path,
                               const std::string& merged_job);

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <ddprun/pt_value.h>
+#include <ddprun/trainer/batch.h>
+
+#include <string>
+
+namespace ddprun::training {
+
+// What the numbers of a data source mean to a model that has learned from them: the names of classes and columns, and
+// how numbers are scaled. A model's predictions are worth something on data of the same meaning alone.
+
+/// As an entry of a checkpoint.
+PtValue save_meaning(const DataShape& data);
+
+/// Whether `data`, which stands at `place` of the job file, means what `learned` means. What one of them does not tell
+/// is believed.
+/// Errors  Exception kConfig: the first difference, and what to do.
+void check_meaning(const DataShape& data, const DataShape& learned, const std::string& place);
+
+/// The same, for what save_meaning gave.
+void check_meaning(const DataShape& data, const PtValue& learned, const std::string& place);
+
+}  // namespace ddprun::training
