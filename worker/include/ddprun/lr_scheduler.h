@@ -92,6 +92,7 @@ class LRScheduler {
   bool is_initial_ = false;
 
  private:
+  friend class CombinedScheduler;
   friend class SequentialLR;
   friend class ChainedScheduler;
 };
@@ -309,6 +310,23 @@ class OneCycleLR final : public LRScheduler {
   std::vector<Phase> phases_;
 };
 
+/// A scheduler made of others: what SequentialLR and ChainedScheduler have in common.
+class CombinedScheduler : public LRScheduler {
+ public:
+  [[nodiscard]] SchedulerState state() const override;
+  void load_state(const SchedulerState& state) override;
+
+ protected:
+  CombinedScheduler(ScheduledGroups& groups, std::vector<LRScheduler*> schedulers);
+  void undo() override;
+  std::vector<LRScheduler*> schedulers_;
+
+ private:
+  std::vector<double> get_lr() override { return current_lr(); }
+  [[nodiscard]] bool can_begin_later() const override { return false; }
+  void check_state(const SchedulerState& state) const override;
+};
+
 /// One schedule after the other: schedulers[i] until epoch milestones[i], each counting from 0. A warm-up is
 ///
 ///     LinearLR warm_up(optimizer, {.start_factor = 0.01, .total_iters = 5});
@@ -318,42 +336,27 @@ class OneCycleLR final : public LRScheduler {
 /// Construct it directly after its schedulers, which must outlive it and are stepped by it alone. One more
 /// scheduler than milestones; milestones rise. A SequentialLR or ChainedScheduler can only be the first of
 /// them.
-class SequentialLR final : public LRScheduler {
+class SequentialLR final : public CombinedScheduler {
  public:
   SequentialLR(ScheduledGroups& optimizer, std::vector<LRScheduler*> schedulers,
                std::vector<std::int64_t> milestones);
 
   void step() override;
-  [[nodiscard]] SchedulerState state() const override;
   void load_state(const SchedulerState& state) override;
   [[nodiscard]] std::string name() const override { return "SequentialLR"; }
 
  private:
-  std::vector<double> get_lr() override { return current_lr(); }
-  void undo() override;
-  [[nodiscard]] bool can_begin_later() const override { return false; }
-  void check_state(const SchedulerState& state) const override;
-  std::vector<LRScheduler*> schedulers_;
   std::vector<std::int64_t> milestones_;
 };
 
 /// All schedulers at every step, each on the rate that the one before has left. They must outlive it and are
 /// stepped by it alone.
-class ChainedScheduler final : public LRScheduler {
+class ChainedScheduler final : public CombinedScheduler {
  public:
   explicit ChainedScheduler(std::vector<LRScheduler*> schedulers);
 
   void step() override;
-  [[nodiscard]] SchedulerState state() const override;
-  void load_state(const SchedulerState& state) override;
   [[nodiscard]] std::string name() const override { return "ChainedScheduler"; }
-
- private:
-  std::vector<double> get_lr() override { return current_lr(); }
-  void undo() override;
-  [[nodiscard]] bool can_begin_later() const override { return false; }
-  void check_state(const SchedulerState& state) const override;
-  std::vector<LRScheduler*> schedulers_;
 };
 
 struct ReduceLROnPlateauOptions {
