@@ -22,7 +22,7 @@ struct LostPackets {
   const Connection* on = nullptr;
 };
 
-// The sentences of a verdict: one for each rule of verdict.cc, with the guilty ranks in it. Pure.
+// The sentences of a verdict: one for each rule (rules.h), with the guilty ranks in it. Pure.
 
 std::string ended_words(const Ranks& ended, bool with_0, const Ranks& waiting);
 std::string held_words(const Scene& scene, const Ranks& held);
