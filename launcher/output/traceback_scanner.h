@@ -1,5 +1,7 @@
 #pragma once
 
+#include "launcher/output/kept_text.h"
+#include "launcher/output/plain_line.h"
 #include "launcher/output/rich_text.h"
 #include "rendezvous/base/clock.h"
 
@@ -10,28 +12,6 @@
 #include <string_view>
 
 namespace ddprun::launcher {
-
-/// A line as its writer meant it: without colours, without what PyTorch's hook ("[rank1]: ") or log
-/// ("[rank1]:W1122 00:36:44.057000 26532 x.py:7] ") puts before it, and only what follows the last carriage
-/// return.
-class PlainLine {
- public:
-  explicit PlainLine(std::string_view line);
-  PlainLine(const PlainLine&) = delete;
-  PlainLine& operator=(const PlainLine&) = delete;
-
-  [[nodiscard]] std::string_view text() const { return text_; }
-  /// What was before it, without the blank at the end; may be empty.
-  [[nodiscard]] std::string_view prefix() const { return prefix_; }
-  /// Whether that is the hook's.
-  [[nodiscard]] bool is_hook() const { return is_hook_; }
-
- private:
-  std::string storage_;  // where bytes had to be left out
-  std::string_view text_;
-  std::string_view prefix_;
-  bool is_hook_ = false;
-};
 
 /// The last whole traceback on a stderr stream, and what followed it there.
 struct PrintedTraceback {
@@ -46,26 +26,6 @@ struct PrintedTraceback {
   /// Of what followed, the lines that a program on its way out does not print.
   int lines_after = 0;
   TimePoint at{};  ///< when its exception was read
-};
-
-/// Text that loses its middle when it becomes too long. Takes only as long as what is added to it.
-class KeptText {
- public:
-  static constexpr std::size_t kLongest = 48 * 1024;
-
-  void add_line(std::string_view line);
-  void add_to_last_line(std::string_view between, std::string_view line);
-  void add(const KeptText& other) { add(std::string_view(other.text_)); }
-  void clear() { text_.clear(); }
-  [[nodiscard]] bool is_empty() const { return text_.empty(); }
-  [[nodiscard]] const std::string& text() const { return text_; }
-  [[nodiscard]] std::uint64_t copied_bytes() const { return copied_; }
-
- private:
-  void add(std::string_view text);
-
-  std::string text_;
-  std::uint64_t copied_ = 0;
 };
 
 /// Keeps the last whole traceback of a stderr stream while it passes, so that nothing printed afterwards
@@ -141,8 +101,5 @@ class TracebackScanner {
   std::string before_;          // the beginning of the last line that was counted
   std::array<Found, 5> found_;  // the last of each kind
 };
-
-/// The same without the margins of exception groups ("  | ", "+ ") and of Rich's boxes. Pure.
-std::string_view without_margin(std::string_view plain);
 
 }  // namespace ddprun::launcher

@@ -1,6 +1,6 @@
 #include "launcher/report/diagnosis.h"
 
-#include "launcher/output/traceback_scanner.h"
+#include "launcher/output/plain_line.h"
 #include "launcher/report/symptom.h"
 #include "launcher/text/text.h"
 #include "rendezvous/base/signal_name.h"

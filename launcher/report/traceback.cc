@@ -1,7 +1,7 @@
 #include "launcher/report/traceback.h"
 
+#include "launcher/output/plain_line.h"
 #include "launcher/output/rich_text.h"
-#include "launcher/output/traceback_scanner.h"
 #include "launcher/text/text.h"
 
 #include <fmt/format.h>
