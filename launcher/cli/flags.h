@@ -1,5 +1,6 @@
 #pragma once
 
+#include "launcher/cli/flag_setters.h"
 #include "launcher/cli/options.h"
 #include "launcher/cli/syntax.h"
 #include "rendezvous/base/result.h"
@@ -24,11 +25,11 @@ struct RunFlag {
   FlagSyntax syntax;
   FlagGroup group = FlagGroup::kWorkers;
   std::string_view help;  ///< one sentence; says the default where there is one
-  /// Words a shell may complete, separated by spaces; "<file>" and "<dir>" are paths.
-  std::string_view choices;
   /// Puts the values of one use (or of the PET_ variable; "1" for a switch) into the options. Null: it
   /// prints something in place of a job.
-  Result<void> (*set)(Options& options, std::span<const std::string> values) = nullptr;
+  Result<void> (*set)(Options& options, FlagValues values) = nullptr;
+  /// Words a shell may complete, separated by spaces; "<file>" and "<dir>" are paths.
+  std::string_view choices{};
   FlagReading reading = FlagReading::kAtOnce;
 };
 

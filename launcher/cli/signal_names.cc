@@ -1,5 +1,7 @@
 #include "launcher/cli/signal_names.h"
 
+#include "launcher/cli/values.h"
+#include "launcher/text/text.h"
 #include "rendezvous/base/signal_name.h"
 #include "rendezvous/base/suggest.h"
 
@@ -43,6 +45,18 @@ Result<int> parse_signal(std::string_view name) {
   return Error(ErrorCode::kUsage,
                fmt::format("\"{}\" is no signal{}", name,
                            nearest.empty() ? "; expected names such as SIGTERM,SIGUSR1" : nearest));
+}
+
+Result<std::vector<int>> parse_signals(std::string_view text) {
+  std::vector<int> signals;
+  for (const std::string& word : parse_words(text)) {
+    const std::string_view name = trim_blanks(word);
+    if (name.empty()) continue;
+    const Result<int> number = parse_signal(name);
+    if (!number) return number.error();
+    signals.push_back(*number);
+  }
+  return signals;
 }
 
 std::string join_signal_names(const std::vector<int>& signals, std::string_view separator) {

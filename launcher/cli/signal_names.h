@@ -12,6 +12,9 @@ namespace ddprun::launcher {
 /// process can handle (SIGKILL, SIGSTOP).
 Result<int> parse_signal(std::string_view name);
 
+/// The numbers of "TERM, SIGUSR1".
+Result<std::vector<int>> parse_signals(std::string_view text);
+
 /// "SIGTERM,SIGINT".
 std::string join_signal_names(const std::vector<int>& signals, std::string_view separator);
 

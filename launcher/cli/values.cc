@@ -119,6 +119,12 @@ Result<std::chrono::milliseconds> parse_duration(std::string_view text) {
   return std::chrono::milliseconds(std::llround(*seconds * 1000.0));
 }
 
+Result<std::chrono::milliseconds> parse_time_limit(std::string_view text) {
+  const Result<std::chrono::milliseconds> limit = parse_duration(text);
+  if (limit && limit->count() == 0) return expected("a time above 0", text);
+  return limit;
+}
+
 Result<StreamMap> parse_stream_map(std::string_view text) {
   constexpr std::string_view kGrammar =
       "0 (none), 1 (stdout), 2 (stderr) or 3 (both), or one of them by local rank as in 0:1,12:3";

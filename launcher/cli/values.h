@@ -22,6 +22,9 @@ Result<int> parse_integer(std::string_view text, int lowest, int highest);
 /// "1h30m", "2d".
 Result<std::chrono::milliseconds> parse_duration(std::string_view text);
 
+/// A duration that would make no sense as 0.
+Result<std::chrono::milliseconds> parse_time_limit(std::string_view text);
+
 /// torchrun's Std grammar: 0, 1, 2 or 3 for all ranks, or "0:1,12:3"; local ranks may have several digits.
 Result<StreamMap> parse_stream_map(std::string_view text);
 
