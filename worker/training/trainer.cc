@@ -6,7 +6,7 @@
 #include "worker/training/batches/training_batches.h"
 #include "worker/training/evaluate.h"
 #include "worker/training/parts/plugins.h"
-#include "worker/training/ranks/generators_part.h"
+#include "worker/training/ranks/rank_part.h"
 #include "worker/training/state/rng.h"
 #include <ddprun/collectives.h>
 #include <ddprun/module_view.h>
@@ -15,7 +15,6 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <nlohmann/json.hpp>
 #include <torch/types.h>
 
 #include <algorithm>
@@ -36,30 +35,6 @@ bool normalizes_batches(const Model& model) {
   const std::vector<NamedTensor> buffers = view_of(model).buffers();
   return std::any_of(buffers.begin(), buffers.end(),
                      [](const NamedTensor& buffer) { return buffer.first.ends_with("running_var"); });
-}
-
-constexpr const char* kBuckets = "buckets";
-
-/// Whether the order of gradients that a checkpoint has is of buckets as large as the job's.
-bool has_these_buckets(const AboutJob& about, const Options& job) {
-  const nlohmann::json::json_pointer cap("/ddp/bucket_cap_mb");
-  const auto cap_of = [&](const std::string& text) {
-    const nlohmann::json config = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
-    return config.contains(cap) ? config[cap] : nlohmann::json();
-  };
-  const nlohmann::json theirs = cap_of(about.config);
-  return theirs.is_null() || theirs == cap_of(job.to_json());
-}
-
-/// load_parts(), but that buckets of another size begin anew.
-std::vector<std::string> load_fitting(const PtDict& checkpoint, const SavedParts& parts, const Options& job) {
-  if (has_these_buckets(read_about(checkpoint), job)) return load_parts(checkpoint, parts);
-  PtDict others = checkpoint;
-  std::erase_if(others.entries, [](const auto& entry) { return entry.first.as_string() == kBuckets; });
-  std::vector<std::string> anew = load_parts(others, parts);
-  std::replace(anew.begin(), anew.end(), std::string(kBuckets),
-               std::string("buckets of this /ddp/bucket_cap_mb"));
-  return anew;
 }
 
 class PositionPart final : public SavedPart {
@@ -83,6 +58,21 @@ class MeaningPart final : public SavedPart {
  private:
   const DataShape& data_;
 };
+
+/// The states of the random generators of all ranks. On another kind of device, too, they start anew, from fresh seeds.
+std::unique_ptr<SavedPart> generators_part(const Context& context, const RankBlock& block,
+                                           Generators& generators,
+                                           std::function<std::uint64_t(int rank)> fresh_seed) {
+  RankPart::Bytes bytes{.get = [&generators] { return generators.states(); },
+                        .take = [&generators](const std::vector<std::string>& states,
+                                              std::size_t) { return generators.set_states(states); },
+                        .begin_anew =
+                            [&generators, block, fresh_seed = std::move(fresh_seed)] {
+                              generators.seed([&](std::size_t turn) { return fresh_seed(block.rank(turn)); });
+                            },
+                        .misfit = "its generators are of another kind of device"};
+  return std::make_unique<RankPart>("rng", context, block, std::move(bytes));
+}
 
 std::int64_t left_out_by(const DataSource& source) {
   const auto* damage = dynamic_cast<const data::LeavesOutDamaged*>(&source);
@@ -127,9 +117,9 @@ Trainer::Trainer(TrainerParts parts, Draft draft)
   learner_.add_saved_parts(saved_);
   saved_.push_back(std::make_unique<PositionPart>(position_));
   saved_.push_back(std::make_unique<MeaningPart>(parts_.data.train->shape()));
-  saved_.push_back(std::make_unique<GeneratorsPart>(
-      parts_.context, block_, learner_.generators(),
-      [this](int rank) { return rank_seed(options_.seed, rank, position_.step); }));
+  saved_.push_back(generators_part(parts_.context, block_, learner_.generators(), [this](int rank) {
+    return rank_seed(options_.seed, rank, position_.step);
+  }));
   if (options_.divergence_check > 0) {
     DivergenceCheckOptions check{.every_steps = options_.divergence_check};
     if (!options_.broadcast_buffers) {
@@ -137,34 +127,6 @@ Trainer::Trainer(TrainerParts parts, Draft draft)
     }
     divergence_check_.emplace(parts_.context, learner_.model(), learner_.optimizer(), check);
   }
-}
-
-void Trainer::restore(const PtDict& checkpoint) {
-  const AboutJob about = read_about(checkpoint);
-  const std::string optimizer = parts_.job.object("optimizer").text("type");
-  if (about.optimizer != optimizer) {
-    throw Exception(ErrorCode::kConfig,
-                    fmt::format("its optimizer is {}, the job file's is {}", about.optimizer, optimizer));
-  }
-  parts_that_begin_anew_ = take_over(checkpoint);
-}
-
-std::vector<std::string> Trainer::take_over(const PtDict& checkpoint) {
-  std::vector<std::string> anew = load_fitting(checkpoint, saved_, parts_.job);
-  if (std::count(anew.begin(), anew.end(), "ema") > 0) learner_.begin_average();
-  std::erase(anew, "data");  // an older checkpoint does not tell
-  // Of a job whose ranks all had rank 0's.
-  if (std::erase(anew, "rank_buffers") > 0) learner_.spread_buffers();
-  learner_.note_non_finite();
-  // The numbers of another task say nothing about this one.
-  const std::vector<Metric> metrics = learner_.task().metrics();
-  const auto& last = position_.evaluation;
-  if (last && !std::equal(metrics.begin(), metrics.end(), last->sums.begin(), last->sums.end(),
-                          [](const Metric& metric, const auto& sum) { return metric.name == sum.first; }))
-    position_.evaluation.reset();
-  if (!position_.evaluation) position_.more_evaluations.clear();
-  if (position_.plateau.metric != early_stopping_.metric.name) position_.plateau = {};
-  return anew;
 }
 
 Metric Trainer::metric_named(const std::string& name, const std::string& key) const {

@@ -5,7 +5,9 @@
 #include <ddprun/fail_together.h>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <cstdio>
 #include <utility>
 
@@ -15,6 +17,30 @@ namespace {
 // Of a rank's own, beside its saved parts.
 constexpr const char* kFreshLosses = "fresh_losses";
 constexpr const char* kNonFinite = "non_finite";
+
+constexpr const char* kBuckets = "buckets";
+
+/// Whether the order of gradients that a checkpoint has is of buckets as large as the job's.
+bool has_these_buckets(const AboutJob& about, const Options& job) {
+  const nlohmann::json::json_pointer cap("/ddp/bucket_cap_mb");
+  const auto cap_of = [&](const std::string& text) {
+    const nlohmann::json config = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+    return config.contains(cap) ? config[cap] : nlohmann::json();
+  };
+  const nlohmann::json theirs = cap_of(about.config);
+  return theirs.is_null() || theirs == cap_of(job.to_json());
+}
+
+/// load_parts(), but that buckets of another size begin anew.
+std::vector<std::string> load_fitting(const PtDict& checkpoint, const SavedParts& parts, const Options& job) {
+  if (has_these_buckets(read_about(checkpoint), job)) return load_parts(checkpoint, parts);
+  PtDict others = checkpoint;
+  std::erase_if(others.entries, [](const auto& entry) { return entry.first.as_string() == kBuckets; });
+  std::vector<std::string> anew = load_parts(others, parts);
+  std::replace(anew.begin(), anew.end(), std::string(kBuckets),
+               std::string("buckets of this /ddp/bucket_cap_mb"));
+  return anew;
+}
 
 }  // namespace
 
@@ -138,6 +164,34 @@ void Trainer::save_checkpoint(const SaveAs& as) {
   if (parts_.context.rank() == 0) being_saved_.add(position_);
   checkpointer_.save(position_.step, checkpoint, as);
   parts_.drain.progress();
+}
+
+void Trainer::restore(const PtDict& checkpoint) {
+  const AboutJob about = read_about(checkpoint);
+  const std::string optimizer = parts_.job.object("optimizer").text("type");
+  if (about.optimizer != optimizer) {
+    throw Exception(ErrorCode::kConfig,
+                    fmt::format("its optimizer is {}, the job file's is {}", about.optimizer, optimizer));
+  }
+  parts_that_begin_anew_ = take_over(checkpoint);
+}
+
+std::vector<std::string> Trainer::take_over(const PtDict& checkpoint) {
+  std::vector<std::string> anew = load_fitting(checkpoint, saved_, parts_.job);
+  if (std::count(anew.begin(), anew.end(), "ema") > 0) learner_.begin_average();
+  std::erase(anew, "data");  // an older checkpoint does not tell
+  // Of a job whose ranks all had rank 0's.
+  if (std::erase(anew, "rank_buffers") > 0) learner_.spread_buffers();
+  learner_.note_non_finite();
+  // The numbers of another task say nothing about this one.
+  const std::vector<Metric> metrics = learner_.task().metrics();
+  const auto& last = position_.evaluation;
+  if (last && !std::equal(metrics.begin(), metrics.end(), last->sums.begin(), last->sums.end(),
+                          [](const Metric& metric, const auto& sum) { return metric.name == sum.first; }))
+    position_.evaluation.reset();
+  if (!position_.evaluation) position_.more_evaluations.clear();
+  if (position_.plateau.metric != early_stopping_.metric.name) position_.plateau = {};
+  return anew;
 }
 
 void Trainer::restore(const RankState& state) {

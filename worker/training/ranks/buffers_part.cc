@@ -1,12 +1,10 @@
 #include "worker/training/ranks/buffers_part.h"
 
-#include "worker/training/ranks/rank_bytes.h"
-#include <ddprun/exception.h>
+#include "worker/training/ranks/rank_part.h"
 
 #include <torch/types.h>
 #include <torch/utils.h>
 
-#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -40,19 +38,12 @@ void take_bytes(const char* bytes, const Tensors& into) {
   }
 }
 
-/// False, and nothing is changed: the bytes are of other buffers.
-bool take_all(const std::vector<std::string>& bytes, const BuffersByTurn& into) {
-  for (std::size_t turn = 0; turn < into.size(); ++turn) {
-    if (bytes[turn].size() != size_of_all(into[turn])) return false;
+bool take_all(const std::vector<std::string>& bytes, std::size_t first, const BuffersByTurn& into) {
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    if (bytes[i].size() != size_of_all(into[first + i])) return false;
   }
-  for (std::size_t turn = 0; turn < into.size(); ++turn) take_bytes(bytes[turn].data(), into[turn]);
+  for (std::size_t i = 0; i < bytes.size(); ++i) take_bytes(bytes[i].data(), into[first + i]);
   return true;
-}
-
-/// Those that are not the model's.
-BuffersByTurn others_of(BuffersByTurn buffers) {
-  buffers.erase(buffers.begin());
-  return buffers;
 }
 
 std::vector<std::string> bytes_by_turn(const BuffersByTurn& buffers) {
@@ -70,24 +61,15 @@ void spread_first(const BuffersByTurn& buffers) {
   }
 }
 
-BuffersPart::BuffersPart(const Context& context, const RankBlock& block,
-                         std::function<BuffersByTurn()> buffers)
-    : SavedPart("rank_buffers"), context_(context), block_(block), buffers_(std::move(buffers)) {}
-
-PtValue BuffersPart::save() { return bytes_of_ranks(context_, block_, bytes_by_turn(buffers_())); }
-
-void BuffersPart::load(const PtValue& value) {
-  const auto bytes = bytes_of_block(value, block_, key());
-  const BuffersByTurn buffers = buffers_();
-  if (!bytes || !take_all(*bytes, buffers)) spread_first(buffers);
-}
-
-PtValue BuffersPart::save_own() { return list_of_block(bytes_by_turn(others_of(buffers_()))); }
-
-void BuffersPart::load_halves(const PtValue& /*common*/, const PtValue& own) {
-  const BuffersByTurn others = others_of(buffers_());
-  if (!take_all(bytes_of_own(own, others.size(), key()), others))
-    throw Exception(ErrorCode::kCorrupt, "its running statistics are of another model");
+std::unique_ptr<SavedPart> buffers_part(const Context& context, const RankBlock& block,
+                                        std::function<BuffersByTurn()> buffers) {
+  RankPart::Bytes bytes{.get = [buffers] { return bytes_by_turn(buffers()); },
+                        .take = [buffers](const std::vector<std::string>& theirs,
+                                          std::size_t first) { return take_all(theirs, first, buffers()); },
+                        .begin_anew = [buffers] { spread_first(buffers()); },
+                        .misfit = "its running statistics are of another model",
+                        .first_own = 1};
+  return std::make_unique<RankPart>("rank_buffers", context, block, std::move(bytes));
 }
 
 }  // namespace ddprun::training

@@ -5,9 +5,8 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <cstddef>
 #include <functional>
-#include <string>
+#include <memory>
 #include <vector>
 
 namespace ddprun::training {
@@ -19,23 +18,10 @@ using BuffersByTurn = std::vector<std::vector<at::Tensor>>;
 void spread_first(const BuffersByTurn& buffers);
 
 /// The buffers of all ranks, where each has its own ("rank_buffers"): running statistics, for instance. In a job of
-/// more or fewer ranks all begin with rank 0's, which are the model's. Between two steps.
-class BuffersPart final : public SavedPart {
- public:
-  /// `buffers` gives those that there are now: a model from elsewhere may put others in their place.
-  BuffersPart(const Context& context, const RankBlock& block, std::function<BuffersByTurn()> buffers);
-
-  PtValue save() override;
-  void load(const PtValue& value) override;
-  /// Of a rank's own half the model keeps those of turn 0 itself.
-  PtValue save_common() override { return {}; }
-  PtValue save_own() override;
-  void load_halves(const PtValue& common, const PtValue& own) override;
-
- private:
-  const Context& context_;
-  RankBlock block_;
-  std::function<BuffersByTurn()> buffers_;
-};
+/// more or fewer ranks all begin with rank 0's, which are the model's; in the own half it has those of turn 0 itself.
+/// Between two steps. `buffers` gives those that there are now: a model from elsewhere may put others in their place.
+/// `context` outlives it.
+std::unique_ptr<SavedPart> buffers_part(const Context& context, const RankBlock& block,
+                                        std::function<BuffersByTurn()> buffers);
 
 }  // namespace ddprun::training

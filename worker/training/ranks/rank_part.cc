@@ -1,4 +1,4 @@
-#include "worker/training/ranks/rank_bytes.h"
+#include "worker/training/ranks/rank_part.h"
 
 #include <ddprun/collectives.h>
 #include <ddprun/exception.h>
@@ -8,6 +8,7 @@
 #include <fmt/ranges.h>
 
 #include <cstring>
+#include <utility>
 
 namespace ddprun::training {
 namespace {
@@ -29,45 +30,54 @@ std::string bytes_of_row(const at::Tensor& tensor, const std::string& entry) {
   return {static_cast<const char*>(tensor.const_data_ptr()), tensor.nbytes()};
 }
 
+std::vector<std::string> bytes_of_rows(const PtValue* first, std::size_t count, const std::string& entry) {
+  std::vector<std::string> bytes;
+  for (std::size_t i = 0; i < count; ++i) bytes.push_back(bytes_of_row(first[i].as_tensor(), entry));
+  return bytes;
+}
+
 }  // namespace
 
-PtList bytes_of_ranks(const Context& context, const RankBlock& block, const std::vector<std::string>& mine) {
+RankPart::RankPart(std::string key, const Context& context, const RankBlock& block, Bytes bytes)
+    : SavedPart(std::move(key)), context_(context), block_(block), bytes_(std::move(bytes)) {}
+
+PtValue RankPart::save() {
   std::string joined;
-  for (const std::string& bytes : mine) joined += bytes;
+  for (const std::string& bytes : bytes_.get()) joined += bytes;
   PtList list;
-  for (const std::string& bytes : all_gather_bytes(context, joined)) {
-    const std::size_t each = bytes.size() / block.count;
-    for (std::size_t turn = 0; turn < block.count; ++turn)
+  for (const std::string& bytes : all_gather_bytes(context_, joined)) {
+    const std::size_t each = bytes.size() / block_.count;
+    for (std::size_t turn = 0; turn < block_.count; ++turn)
       list.items.emplace_back(row_of_bytes(bytes.data() + turn * each, each));
   }
   return list;
 }
 
-std::optional<std::vector<std::string>> bytes_of_block(const PtValue& list, const RankBlock& block,
-                                                       const std::string& entry) {
-  const std::vector<PtValue>& rows = list.as_sequence();
-  if (rows.size() != static_cast<std::size_t>(block.ranks)) return std::nullopt;
-  std::vector<std::string> mine;
-  for (std::size_t turn = 0; turn < block.count; ++turn)
-    mine.push_back(bytes_of_row(rows[static_cast<std::size_t>(block.rank(turn))].as_tensor(), entry));
-  return mine;
+void RankPart::load(const PtValue& value) {
+  const std::vector<PtValue>& rows = value.as_sequence();
+  if (rows.size() == static_cast<std::size_t>(block_.ranks) &&
+      bytes_.take(bytes_of_rows(&rows[static_cast<std::size_t>(block_.first)], block_.count, key()), 0))
+    return;
+  bytes_.begin_anew();
 }
 
-PtList list_of_block(const std::vector<std::string>& mine) {
+PtValue RankPart::save_own() {
+  const std::vector<std::string> mine = bytes_.get();
   PtList list;
-  for (const std::string& bytes : mine) list.items.emplace_back(row_of_bytes(bytes.data(), bytes.size()));
+  for (std::size_t turn = bytes_.first_own; turn < mine.size(); ++turn)
+    list.items.emplace_back(row_of_bytes(mine[turn].data(), mine[turn].size()));
   return list;
 }
 
-std::vector<std::string> bytes_of_own(const PtValue& list, std::size_t count, const std::string& entry) {
-  const std::vector<PtValue>& rows = list.as_sequence();
+void RankPart::load_halves(const PtValue& /*common*/, const PtValue& own) {
+  const std::vector<PtValue>& rows = own.as_sequence();
+  const std::size_t count = block_.count - bytes_.first_own;
   if (rows.size() != count) {
     throw Exception(ErrorCode::kCorrupt,
-                    fmt::format("its entry \"{}\" is of {} ranks; expected {}", entry, rows.size(), count));
+                    fmt::format("its entry \"{}\" is of {} ranks; expected {}", key(), rows.size(), count));
   }
-  std::vector<std::string> mine;
-  for (const PtValue& row : rows) mine.push_back(bytes_of_row(row.as_tensor(), entry));
-  return mine;
+  if (!bytes_.take(bytes_of_rows(rows.data(), count, key()), bytes_.first_own))
+    throw Exception(ErrorCode::kCorrupt, bytes_.misfit);
 }
 
 }  // namespace ddprun::training

@@ -37,7 +37,7 @@ class Ddp final : public Strategy {
   }
   std::unique_ptr<SavedPart> buffers_part() override {
     if (!has_own_buffers_ || view_of(*model_).buffers().empty()) return nullptr;
-    return std::make_unique<BuffersPart>(context_, block_, [this] { return BuffersByTurn{buffers()}; });
+    return training::buffers_part(context_, block_, [this] { return BuffersByTurn{buffers()}; });
   }
   void sync_buffers() override { replica_.sync_buffers(); }
   BucketOrder bucket_order() override { return replica_.bucket_order(); }

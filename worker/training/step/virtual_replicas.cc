@@ -214,7 +214,7 @@ std::vector<at::Tensor> VirtualReplicas::buffers_aside() const {
 
 std::unique_ptr<SavedPart> VirtualReplicas::buffers_part() {
   if (options_.broadcast_buffers || buffers_.empty()) return nullptr;
-  return std::make_unique<BuffersPart>(context_, block_, [this] { return buffers_by_turn(); });
+  return training::buffers_part(context_, block_, [this] { return buffers_by_turn(); });
 }
 
 }  // namespace ddprun::training
