@@ -4,6 +4,7 @@
 #include "worker/runtime/checkpoint/live_folder.h"
 #include "worker/runtime/checkpoint/safetensors.h"
 #include "worker/training/observers/text.h"
+#include "worker/training/parts/data_meaning.h"
 #include "worker/training/resume/resume.h"
 #include "worker/training/state/saved_part.h"
 #include <ddprun/checkpoint.h>

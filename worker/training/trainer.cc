@@ -5,6 +5,7 @@
 #include "worker/training/batches/device_batches.h"
 #include "worker/training/batches/training_batches.h"
 #include "worker/training/evaluate.h"
+#include "worker/training/parts/data_meaning.h"
 #include "worker/training/parts/plugins.h"
 #include "worker/training/ranks/rank_part.h"
 #include "worker/training/state/rng.h"
