@@ -32,7 +32,7 @@ using boost::asio::ip::tcp;
 using doctor_talk::Words;
 
 constexpr auto kIntroduction = std::chrono::seconds(10);
-constexpr auto kTimeToSpeak = std::chrono::seconds(1);
+constexpr auto kTimeOfGuests = std::chrono::seconds(1);
 constexpr auto kStepTime = std::chrono::seconds(12);
 constexpr auto kNoticeAfter = std::chrono::seconds(2);
 constexpr int kClockReadings = 8;
@@ -168,7 +168,7 @@ class HostsMeeting::Impl {
   }
 
   bool make_room() {
-    const std::optional<PeerId> oldest = guests_.pop_oldest(now(), kTimeToSpeak);
+    const std::optional<PeerId> oldest = guests_.pop_oldest(now(), kTimeOfGuests);
     if (oldest) drop(*oldest);
     return oldest.has_value();
   }

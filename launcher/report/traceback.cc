@@ -201,7 +201,7 @@ std::string join(const Lines& lines) {
   return text;
 }
 
-std::vector<std::string> shorten_middle(std::vector<std::string> lines) {
+std::vector<std::string> without_middle_lines(std::vector<std::string> lines) {
   if (lines.size() <= kMostShown) return lines;
   const std::size_t left_out = lines.size() - kMostShown + 1;
   const auto first = lines.begin() + kFirstShown;
@@ -256,7 +256,7 @@ std::optional<Traceback> read_traceback(std::string_view text) {
       show(message, result.shown);
     }
   }
-  result.shown = shorten_middle(std::move(result.shown));
+  result.shown = without_middle_lines(std::move(result.shown));
   return result;
 }
 
