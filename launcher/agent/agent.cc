@@ -46,7 +46,7 @@ std::optional<std::size_t> index_of(std::optional<LocalRank> worker) {
 }
 
 // Executes what the supervisor decides. Everything happens on one thread, in the order of the event queue.
-class Agent final : RoundSource::Listener, WorkerGroup::Listener, LookLine {
+class Agent final : membership::Listener, WorkerGroup::Listener, LookLine {
  public:
   Agent(const Plan& plan, const AgentDeps& deps)
       : plan_(plan),
@@ -64,50 +64,57 @@ class Agent final : RoundSource::Listener, WorkerGroup::Listener, LookLine {
   Result<void> prepare();
 
   // What the rendezvous says.
-  void round_begins(const membership::Round& round) override;
-  void restarting(const membership::Restart& restart, const std::optional<RemoteCause>& cause) override {
-    raise(RestartGranted{});
-    deps_.observer.restarting(restart);
-    note_restart(outcome_, restart, cause);
+  void heard(const membership::MemberEvent& event) override {
+    std::visit([this](const auto& what) { hear(what); }, event);
   }
-  void heard(const Event& event) override {
-    if (std::holds_alternative<LeaseLost>(event)) {
-      workers_->check_exits();
-      orphans_->reap();  // of their groups, too
-    }
-    raise(event);
+  void hear(const membership::Waiting& waiting) {
+    deps_.observer.waiting(waiting.text);
+    output_.say(waiting.text);
   }
-  void waiting(const std::string& text) override {
-    deps_.observer.waiting(text);
-    output_.say(text);
+  void hear(const RestartGranted& granted) {
+    raise(granted);
+    deps_.observer.restarting(granted.restart);
+    note_restart(outcome_, granted.restart);
   }
+  void hear(const RoundBegins& begins) {
+    round_ = begins.round;
+    outcome_.restarts_used = round_.seat.restarts_used;
+    raise(begins);
+  }
+  void hear(const LeaseLost& lost) {
+    workers_->check_exits();
+    orphans_->reap();  // of their groups, too
+    raise(lost);
+  }
+  void hear(const JobEnded& ended) {
+    outcome_.told_cause = ended.end.root_cause;
+    outcome_.restarts_used = std::max(outcome_.restarts_used, ended.end.restarts_used);
+    is_end_told_ = ended.end.exit_code != 0;
+    raise(ended);
+  }
+  void hear(const auto& event) { raise(event); }
   void lease_held(TimePoint until) override {
     lease_until_ = until;
     orphans_->hold_lease(until);
   }
-  void remote_lines(ConnectionId connection, const std::string& node, bool is_stderr, std::string_view text,
-                    std::uint64_t missing_before) override {
-    output_.show_remote(connection, node, is_stderr, text, missing_before);
+  void remote_lines(ConnectionId connection, const std::string& node,
+                    const membership::LogLines& lines) override {
+    output_.show_remote(connection, node, lines.is_stderr, lines.text, lines.dropped_before);
   }
-  void lines_back(bool is_stderr, std::string_view text, std::uint64_t missing_before) override {
-    if (missing_before > 0) output_.say(fmt::format("{} lines of workers are missing here", missing_before));
-    output_.show_here(is_stderr, text);
+  void lines_back(const membership::LogLines& lines) override {
+    if (lines.dropped_before > 0)
+      output_.say(fmt::format("{} lines of workers are missing here", lines.dropped_before));
+    output_.show_here(lines.is_stderr, lines.text);
   }
-  void look_wanted(std::uint64_t number, std::size_t most_bytes, LookKind kind) override {
-    if (deps_.looks != nullptr) return deps_.looks->wanted(number, most_bytes, kind);
-    answer({.number = number, .is_last = true});
+  void look_wanted(const membership::LookRequest& look) override {
+    if (deps_.looks != nullptr) return deps_.looks->wanted(look.number, look.most_bytes, look.kind);
+    answer({.number = look.number, .is_last = true});
   }
   void look_answered(const LookAnswer& answer) override {
     if (deps_.looks != nullptr) deps_.looks->answered(answer);
   }
   [[nodiscard]] std::size_t reserved_descriptors() const override {
     return launcher::reserved_descriptors(plan_, workers_ ? workers_->alive() : 0);
-  }
-  void job_ended(const membership::JobEnd& end, const std::optional<RemoteCause>& cause) override {
-    outcome_.remote_cause = cause;
-    outcome_.restarts_used = std::max(outcome_.restarts_used, end.restarts_used);
-    is_end_told_ = end.exit_code != 0;
-    raise(JobEnded{.exit_code = end.exit_code, .why = end.why});
   }
 
   // What the desk of `ddprun why` wants.
@@ -179,7 +186,7 @@ class Agent final : RoundSource::Listener, WorkerGroup::Listener, LookLine {
   TimePoint lease_until_ = TimePoint::max();
   bool is_handling_ = false;
   bool is_finished_ = false;
-  bool is_end_told_ = false;  // of a job that failed, by the coordinator
+  bool is_end_told_ = false;  // of a job that failed
   bool was_hurried_ = false;
   int sweeps_ = 0;
   membership::Round round_;
@@ -262,12 +269,6 @@ void Agent::act(const SignalGroups& action) {
   workers_->ask_to_end(action.workers, action.signal);
 }
 
-void Agent::round_begins(const membership::Round& round) {
-  round_ = round;
-  outcome_.restarts_used = round.seat.restarts_used;
-  raise(launcher::round_begins(round));
-}
-
 WorkerOutcome Agent::look_at(LocalRank local_rank) {
   WorkerOutcome worker = workers_->look_at(local_rank);
   const SupervisedWorker& seen = supervisor_.workers()[static_cast<std::size_t>(local_rank.value())];
@@ -293,9 +294,8 @@ void Agent::act(const PublishFailure& action) {
   failure.host = plan_.host.hostname;
   if (!action.workers.empty()) {
     // Whose words tell what happened: who left with 0 has none.
-    const WorkerOutcome speaker = look_at(action.workers.back());
-    add_outcome(failure, look_at(action.workers.front()));
-    add_words(failure, speaker, deps_.account_of(speaker));
+    failure.account = deps_.account_of(look_at(action.workers.back()));
+    failure.worker = look_at(action.workers.front());
   }
   rounds_->tell(action, failure);
 }

@@ -30,7 +30,7 @@ struct AgentDeps {
   /// Makes the workers of a generation; `worker_specs` of plan.h, or a test's own.
   std::function<std::vector<WorkerSpec>(const Plan&, const membership::Round&)> worker_specs;
   /// What is known of a failed worker's end, for the other nodes.
-  std::function<Account(const WorkerOutcome&)> account_of;
+  std::function<membership::Account(const WorkerOutcome&)> account_of;
   /// The job is over: says so through `output`, for which the agent then waits, in bounds.
   std::function<void(const JobOutcome&)> on_end;
   /// `lost_output` is known as well: the last that is to be said.

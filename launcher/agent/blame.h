@@ -1,9 +1,9 @@
 #pragma once
 
-#include "launcher/process/exit_status.h"
 #include "launcher/report/outcome.h"
 #include "rendezvous/base/clock.h"
 #include "rendezvous/base/error.h"
+#include "rendezvous/base/exit_status.h"
 #include "rendezvous/base/ids.h"
 
 #include <sys/types.h>

@@ -1,7 +1,6 @@
 #include "launcher/agent/job_settings.h"
 
 #include "rendezvous/base/env_contract.h"
-#include "rendezvous/membership/types.h"
 
 #include <algorithm>
 #include <csignal>
@@ -38,8 +37,12 @@ SupervisorOptions supervisor_options(const Plan& plan) {
   return options;
 }
 
-membership::RestartPolicyOptions restart_policy_options(const Plan& plan) {
-  return {.max_restarts = plan.options.max_restarts, .window = plan.options.max_restarts_window};
+membership::JobSpec job_spec(const Plan& plan) {
+  return {.run_id = plan.run_id,
+          .min_nodes = plan.options.min_nodes,
+          .max_nodes = plan.options.max_nodes,
+          .max_restarts = plan.options.max_restarts,
+          .max_restarts_window = plan.options.max_restarts_window};
 }
 
 OutputOptions output_options(const Plan& plan) {

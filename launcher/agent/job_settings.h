@@ -3,7 +3,7 @@
 #include "launcher/agent/supervisor.h"
 #include "launcher/output/output.h"
 #include "launcher/plan/plan.h"
-#include "rendezvous/membership/restart_policy.h"
+#include "rendezvous/membership/types.h"
 
 #include <cstddef>
 #include <vector>
@@ -12,7 +12,7 @@ namespace ddprun::launcher {
 
 /// What a plan means for each part of the agent. Pure.
 SupervisorOptions supervisor_options(const Plan& plan);
-membership::RestartPolicyOptions restart_policy_options(const Plan& plan);
+membership::JobSpec job_spec(const Plan& plan);
 OutputOptions output_options(const Plan& plan);
 
 /// What this node's workers, of which `alive` have theirs, and the launcher may still need of the process's

@@ -1,18 +1,29 @@
 #include "launcher/agent/local_rounds.h"
 
 #include "launcher/agent/job_settings.h"
+#include "launcher/agent/node_translation.h"
 #include "rendezvous/membership/auth.h"
 #include "rendezvous/membership/own_addresses.h"
 
 #include <boost/asio/ip/address.hpp>
-#include <fmt/format.h>
 
+#include <chrono>
 #include <utility>
+#include <variant>
 
 namespace ddprun::launcher {
+namespace {
+
+constexpr membership::MemberId kThisNode{1};
+// Job and member stand still and go on together, so that neither may give the other up.
+constexpr membership::Timing kNobodyIsSilent{.heartbeat = std::chrono::hours(24 * 365)};
+
+TimePoint now() { return BootClock::now(); }
+
+}  // namespace
 
 Result<std::unique_ptr<RoundSource>> LocalRounds::open(boost::asio::io_context& io, const Plan& plan,
-                                                       Listener& listener, Logger& logger) {
+                                                       membership::Listener& listener, Logger& logger) {
   const Result<std::string> secret =
       membership::load_secret(plan.options.rdzv_secret_file, plan.host.job_secret);
   if (!secret) return secret.error();
@@ -33,52 +44,49 @@ Result<std::unique_ptr<RoundSource>> LocalRounds::open(boost::asio::io_context& 
   return std::unique_ptr<RoundSource>(new LocalRounds(io, plan, listener, logger, std::move(*store)));
 }
 
-LocalRounds::LocalRounds(boost::asio::io_context& io, const Plan& plan, Listener& listener, Logger& logger,
-                         std::unique_ptr<store::StoreServer> store)
+LocalRounds::LocalRounds(boost::asio::io_context& io, const Plan& plan, membership::Listener& listener,
+                         Logger& logger, std::unique_ptr<store::StoreServer> store)
     : plan_(plan),
       listener_(listener),
       logger_(logger),
       store_(std::move(store)),
-      policy_(restart_policy_options(plan)),
-      back_off_(io) {}
+      job_(job_spec(plan), kNobodyIsSilent, now(), {}),
+      member_(kNobodyIsSilent, now()),
+      wake_(io) {}
 
 void LocalRounds::tell(const Action& action, const membership::NodeFailure& failure) {
-  if (std::holds_alternative<PublishFailure>(action)) failure_ = failure;
-  if (std::holds_alternative<PublishSuccess>(action)) listener_.job_ended({}, std::nullopt);
-  if (!std::holds_alternative<JoinRound>(action)) return;
-  if (!failure_) return begin_round();
-  follow(*std::exchange(failure_, std::nullopt));
+  if (std::exchange(has_joined_, true)) return tell_member(*this, action, failure);
+  perform(job_.joined(
+      {.id = kThisNode, .host = plan_.host.hostname, .local_world_size = plan_.local_world_size}, now()));
+  perform(member_.connected(now()));
 }
 
-void LocalRounds::follow(const membership::NodeFailure& failure) {
-  RemoteCause cause;
-  cause.worker.rank = failure.rank.value();  // a failure of no worker is final, and asks for nothing
-  cause.generation = generation_;
-  cause.is_here = true;
-  const TimePoint now = BootClock::now();
-  const membership::RestartDecision decision = policy_.decide(now - began_at_, now);
-  if (!decision.restart) {
-    const std::string why = membership::refusal_of(decision, failure.what);
-    logger_.info("the job ends: {}", why);
-    return listener_.job_ended({.exit_code = failure.exit_code, .why = why}, cause);
-  }
-  restart_cause_ = membership::explain(failure.what, failure.diagnosis);
-  logger_.info("{}: {}", decision.why, restart_cause_);
-  listener_.restarting(membership::restart_of(decision, policy_.restart_count(), restart_cause_), cause);
-  if (decision.delay == Duration::zero()) return begin_round();
-  back_off_.set_after(decision.delay, [this] { begin_round(); });
+void LocalRounds::workers_failed(const membership::NodeFailure& failure) {
+  perform(member_.workers_failed(failure, now()));
+}
+void LocalRounds::workers_succeeded() { perform(member_.workers_succeeded(now())); }
+void LocalRounds::workers_stopped() { perform(member_.workers_stopped(now())); }
+void LocalRounds::leave(int signal) { perform(member_.leave(signal, now())); }
+
+void LocalRounds::perform(const membership::MemberActions& actions) {
+  for (const auto& action : actions) std::visit([this](const auto& what) { act(what); }, action);
 }
 
-void LocalRounds::begin_round() {
-  membership::Round round = single_node_round(plan_, store_->port());
-  generation_ = Generation(generation_.value() + 1);
-  round.seat.generation = generation_;
-  round.seat.restart_count = policy_.restart_count();
-  round.seat.restarts_used = policy_.restart_count();
-  round.restart_cause = restart_cause_;
-  began_at_ = BootClock::now();
-  store_->begin_generation();
-  listener_.round_begins(round);
+void LocalRounds::act(const membership::SendStatus& send) {
+  perform(job_.status(kThisNode, send.status, now()));
 }
+
+void LocalRounds::act(membership::RoundBegins begins) {
+  begins.round.master_addr = plan_.meeting.host;
+  begins.round.master_port = store_->port();
+  listener_.heard(begins);
+}
+
+void LocalRounds::perform(const membership::JobActions& actions) {
+  for (const auto& action : actions) std::visit([this](const auto& what) { act(what); }, action);
+  wake_.set_at(job_.next_wake(now()), [this] { perform(job_.tick(now())); });
+}
+
+void LocalRounds::act(const membership::SendOrder& send) { perform(member_.order(send.order, now())); }
 
 }  // namespace ddprun::launcher

@@ -109,7 +109,7 @@ struct SupervisorTable {
   };
 
   static bool is_too_late(const Supervisor&, const RoundBegins& event, TimePoint now) {
-    return now >= event.valid_until;
+    return now >= event.round.valid_until;
   }
   static bool time_is_over(const Supervisor& s) { return s.is_time_over_; }
   static bool is_last_spawn(const Supervisor& s, const WorkerSpawned& event) {
@@ -152,7 +152,7 @@ struct SupervisorTable {
   // The report that follows begins with this very sentence, unless it has a failure of this node to tell.
   static bool report_says_why(const Supervisor& s, const JobEnded& event) {
     const bool is_of_others = s.reason_ == StopReason::kSucceeded || s.reason_ == StopReason::kRoundStopped;
-    return event.exit_code != 0 && (is_of_others || !s.options_.has_peers);
+    return event.end.exit_code != 0 && (is_of_others || !s.options_.has_peers);
   }
   static bool report_says_it(const Supervisor& s) { return !s.failed_by_itself(); }
   static bool may_go_on(const Supervisor& s) { return s.restart_forbidden_.empty(); }

@@ -65,7 +65,7 @@ SupervisedWorker& Supervisor::worker(LocalRank local_rank) {
 
 Supervisor::Actions Supervisor::begin_generation(const RoundBegins& event) {
   workers_.assign(static_cast<std::size_t>(options_.local_world_size.value()), SupervisedWorker{});
-  int rank = event.base_rank.value();
+  int rank = event.round.seat.base_rank.value();
   for (SupervisedWorker& fresh : workers_) fresh.rank = Rank(rank++);
   reason_ = StopReason::kSucceeded;
   why_.clear();
@@ -259,8 +259,8 @@ Supervisor::Actions Supervisor::stop_for_rendezvous(const RendezvousLost& event,
 }
 
 Supervisor::Actions Supervisor::stop_for_job_end(const JobEnded& event, TimePoint now) {
-  set_reason(StopReason::kRoundStopped, event.why, event.exit_code);
-  note_end(event.why);
+  set_reason(StopReason::kRoundStopped, event.end.why, event.end.exit_code);
+  note_end(event.end.why);
   return stop_group(SIGTERM, now);
 }
 
@@ -348,9 +348,9 @@ std::string Supervisor::describe_job_timeout() const {
 }
 
 Supervisor::Actions Supervisor::note_job_end(const JobEnded& event) {
-  note_end(event.why);
-  exit_code_ = event.exit_code;
-  story_ = event.why;
+  note_end(event.end.why);
+  exit_code_ = event.end.exit_code;
+  story_ = event.end.why;
   return {};
 }
 
@@ -549,17 +549,18 @@ Supervisor::Actions Supervisor::finish_for_rendezvous(const RendezvousLost& even
 }
 
 Supervisor::Actions Supervisor::finish_for_job_end(const JobEnded& event) {
-  if (event.exit_code == 0) {
+  if (event.end.exit_code == 0) {
     set_reason(StopReason::kSucceeded, {},
                exit_code::kOk);  // also when the others succeeded without us at last
     why_no_restart_.clear();
   } else {
-    if (reason_ == StopReason::kSucceeded) set_reason(StopReason::kRoundStopped, event.why, event.exit_code);
-    exit_code_ = event.exit_code;
-    why_no_restart_ = event.why;
-    note_late_end(event.why);
+    if (reason_ == StopReason::kSucceeded)
+      set_reason(StopReason::kRoundStopped, event.end.why, event.end.exit_code);
+    exit_code_ = event.end.exit_code;
+    why_no_restart_ = event.end.why;
+    note_late_end(event.end.why);
   }
-  story_ = event.exit_code == 0 ? "the job succeeded" : event.why;
+  story_ = event.end.exit_code == 0 ? "the job succeeded" : event.end.why;
   return {Finish{.exit_code = exit_code_}};
 }
 

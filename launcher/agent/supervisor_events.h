@@ -1,10 +1,11 @@
 #pragma once
 
 #include "launcher/agent/blame.h"
-#include "launcher/process/exit_status.h"
 #include "rendezvous/base/clock.h"
 #include "rendezvous/base/error.h"
+#include "rendezvous/base/exit_status.h"
 #include "rendezvous/base/ids.h"
+#include "rendezvous/membership/member_words.h"
 
 #include <sys/types.h>
 
@@ -20,15 +21,13 @@ namespace ddprun::launcher {
 
 // What happens to a node, and what its agent has to do then: all that the supervisor and its shell say to each other.
 
-struct RoundBegins {  ///< the world is agreed on
-  static constexpr std::string_view kName = "round begins";
-  Rank base_rank;
-  TimePoint valid_until = TimePoint::max();  ///< later the others may have gone on
-};
-struct RendezvousLost {  ///< the world cannot be agreed on
-  static constexpr std::string_view kName = "rendezvous lost";
-  Error error;
-};
+using membership::JobEnded;
+using membership::LeaseLost;
+using membership::RendezvousLost;
+using membership::RestartGranted;
+using membership::RoundBegins;
+using membership::RoundStopped;
+
 struct WorkerSpawned {
   static constexpr std::string_view kName = "worker spawned";
   LocalRank local_rank;
@@ -50,22 +49,6 @@ struct Signalled {  ///< the launcher was told to stop
   int signal = 0;
   std::string sender{};  ///< " from bash (pid 4711)"; empty: not known
   int exit_code = 0;     ///< of a job that ends for it; 0: the signal's
-};
-struct RoundStopped {  ///< by another node
-  static constexpr std::string_view kName = "round stopped";
-  std::string why;
-};
-struct LeaseLost {  ///< the other nodes have given us up
-  static constexpr std::string_view kName = "lease lost";
-  std::string why;
-};
-struct JobEnded {  ///< on all nodes
-  static constexpr std::string_view kName = "job ended";
-  int exit_code = 0;
-  std::string why{};
-};
-struct RestartGranted {  ///< another generation follows the failed one
-  static constexpr std::string_view kName = "restart granted";
 };
 struct Swept {  ///< nothing that the workers started is alive any more
   static constexpr std::string_view kName = "swept";

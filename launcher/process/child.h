@@ -1,7 +1,7 @@
 #pragma once
 
-#include "launcher/process/exit_status.h"
 #include "launcher/process/spawn.h"
+#include "rendezvous/base/exit_status.h"
 #include "rendezvous/base/gate.h"
 
 #include <boost/asio/io_context.hpp>

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "launcher/process/exit_status.h"
 #include "launcher/report/last_words.h"
+#include "rendezvous/base/exit_status.h"
 
 #include <cstdint>
 #include <optional>

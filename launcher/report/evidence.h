@@ -1,7 +1,7 @@
 #pragma once
 
-#include "launcher/process/exit_status.h"
 #include "launcher/report/diagnosis.h"
+#include "rendezvous/base/exit_status.h"
 #include "rendezvous/base/unique_fd.h"
 
 #include <sys/types.h>

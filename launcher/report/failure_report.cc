@@ -116,7 +116,7 @@ std::string last_lines_section(const WorkerOutcome& worker, bool is_victim, std:
 
 std::string stderr_section(const RootCause& root) {
   const WorkerOutcome& speaker = root.speaker();
-  const bool is_victim = root.victim != nullptr;
+  const bool is_victim = root.victim.has_value();
   if (!root.exception) return last_lines_section(speaker, is_victim, speaker.stderr_tail);
   const LastException& last = *root.exception;
   const bool is_known = last.bearing == Bearing::kUncaught;
@@ -141,14 +141,14 @@ std::vector<int> alike(const GenerationOutcome& generation, const WorkerOutcome&
   for (const WorkerOutcome& worker : generation.workers) {
     const bool is_same = !root.ending.error.empty() && worker.ending.error == root.ending.error &&
                          worker.ending.is_own_failure && worker.end_kind != EndKind::kSucceeded;
-    if (is_same || &worker == &root) ranks.push_back(worker.rank.value());
+    if (is_same || worker.rank == root.rank) ranks.push_back(worker.rank.value());
   }
   return ranks;
 }
 
 std::string symptom_line(const RootCause& root, const GenerationOutcome* generation) {
-  const Ending& ending = root.worker->ending;
-  if (ending.weight != Weight::kSymptom || has_left(*root.worker)) return {};
+  const Ending& ending = root.worker.ending;
+  if (ending.weight != Weight::kSymptom || has_left(root.worker)) return {};
   std::vector<int> running;
   for (const WorkerOutcome& worker : generation->workers) {
     if (worker.stopped_with && !worker.ending.is_own_failure) running.push_back(worker.rank.value());
@@ -164,15 +164,15 @@ std::string error_file_section(const RootCause& root) {
   if (!root.error_file) {
     return root.unread_error_file.empty()
                ? std::string()
-               : fmt::format("\n  its error file ({}) cannot be read: {}\n", root.worker->error_file,
+               : fmt::format("\n  its error file ({}) cannot be read: {}\n", root.worker.error_file,
                              printable(root.unread_error_file));
   }
   const std::string message = shorten(root.error_file->message, kLongestMessage);
   const std::vector<std::string_view> message_lines = split_lines(message);
   const bool is_shown =
-      !message_lines.empty() && root.worker->stderr_tail.find(message_lines.front()) != std::string::npos;
+      !message_lines.empty() && root.worker.stderr_tail.find(message_lines.front()) != std::string::npos;
   const std::string where = root.host.empty() ? std::string() : root.host + ":";
-  std::string text = fmt::format("\n  its error file ({}{}) says:\n", where, root.worker->error_file);
+  std::string text = fmt::format("\n  its error file ({}{}) says:\n", where, root.worker.error_file);
   for (const std::string_view line : message_lines) text += fmt::format("    {}\n", printable(line));
   if (!is_shown && root.error_file->stack != root.error_file->message)
     text += quote(last_lines(root.error_file->stack, kStackLines));
@@ -180,10 +180,10 @@ std::string error_file_section(const RootCause& root) {
 }
 
 std::string root_section(const RootCause& root, const GenerationOutcome* generation) {
-  const std::vector<int> same = generation == nullptr ? std::vector<int>() : alike(*generation, *root.worker);
-  const std::string who = root.victim != nullptr ? fmt::format("rank {}: ", root.victim->rank)
-                          : same.size() > 1      ? rank_phrase(same) + ": "
-                                                 : std::string();
+  const std::vector<int> same = generation == nullptr ? std::vector<int>() : alike(*generation, root.worker);
+  const std::string who = root.victim       ? fmt::format("rank {}: ", root.victim->rank)
+                          : same.size() > 1 ? rank_phrase(same) + ": "
+                                            : std::string();
   std::string text;
   if (root.diagnosis) text += fmt::format("  {}{}\n", who, *root.diagnosis);
   if (generation != nullptr) text += symptom_line(root, generation);
@@ -206,7 +206,7 @@ std::string first_line(const JobOutcome& outcome, const std::optional<RootCause>
   const std::string title = shell_quote(context.title);
   const bool is_past = outcome.granted_restart.has_value();
   if (root && root->host.empty() && !is_past) {
-    return fmt::format("ddprun: {} failed: {}", title, headline(*root->worker, context.hostname));
+    return fmt::format("ddprun: {} failed: {}", title, headline(root->worker, context.hostname));
   }
   if (root && !is_past && outcome.reason != StopReason::kSignal && outcome.reason != StopReason::kJobTimeout)
     return fmt::format("ddprun: {} failed: {}", title, outcome.why);
@@ -245,7 +245,7 @@ std::vector<std::string> lines_before(const JobOutcome& outcome, const std::opti
                                       const ReportContext& context, const std::string& first) {
   if (outcome.granted_restart) {
     if (!root) return {outcome.granted_restart->why};
-    return {root->host.empty() ? headline(*root->worker, context.hostname)
+    return {root->host.empty() ? headline(root->worker, context.hostname)
                                : membership::placed(root->what, "host " + root->host)};
   }
   if (root || outcome.generations.empty()) return {};
@@ -323,12 +323,12 @@ std::string render_report(const JobOutcome& outcome, const std::optional<RootCau
 
 std::string render_restart(const GenerationOutcome& generation, const std::optional<RootCause>& root) {
   if (!root) return generation.why;
-  const WorkerOutcome& worker = *root->worker;
+  const WorkerOutcome& worker = root->worker;
   const std::string end =
       worker.spawn_error ? "could not be started: " + worker.spawn_error->message() : what_it_did(worker);
   const std::string words =
       root->diagnosis ? fmt::format(" ({})", printable(*root->diagnosis)) : std::string();
-  if (root->victim != nullptr) {
+  if (root->victim) {
     return fmt::format("rank {} {} while others waited for it (rank {}: {})", worker.rank, end,
                        root->victim->rank,
                        printable(root->diagnosis.value_or(to_string(*root->victim->status))));

@@ -27,18 +27,18 @@ struct ReportContext {
 
 /// The guilty worker, and all that is known about its end.
 struct RootCause {
-  const WorkerOutcome* worker = nullptr;
+  WorkerOutcome worker;
   std::optional<std::string> diagnosis;      ///< diagnosis.h; of the speaker, as `exception` is
   std::optional<ErrorFile> error_file;       ///< what the worker itself wrote
   std::optional<LastException> exception{};  ///< the last on stderr
   /// Who lost it as a peer, where it left with 0 and so said nothing itself.
-  const WorkerOutcome* victim = nullptr;
+  std::optional<WorkerOutcome> victim{};
   std::string unread_error_file{};  ///< why_unreadable
   std::string host{};               ///< of another node's worker; empty: it was one of ours
   std::string what{};               ///< of another node's worker: its end, in the words of that node
 
   /// Whose words tell what happened.
-  [[nodiscard]] const WorkerOutcome& speaker() const { return victim == nullptr ? *worker : *victim; }
+  [[nodiscard]] const WorkerOutcome& speaker() const { return victim ? *victim : worker; }
 };
 
 /// One screen for a person: root cause first, its last words, consequences folded, where the logs are. Ends

@@ -1,10 +1,10 @@
 #pragma once
 
-#include "launcher/process/exit_status.h"
 #include "launcher/report/error_file.h"
 #include "launcher/report/outcome.h"
 #include "launcher/report/traceback.h"
 #include "rendezvous/base/clock.h"
+#include "rendezvous/base/exit_status.h"
 
 #include <optional>
 #include <string>

@@ -41,58 +41,50 @@ std::string_view to_string(StopReason reason) {
   return "?";
 }
 
-void RemoteCause::forget_words() {
-  worker.stderr_tail = {};
-  if (victim) victim->stderr_tail = {};
-  account = {};
-}
-
 void forget_old_words(JobOutcome& outcome) {
   std::vector<GenerationOutcome>& all = outcome.generations;
   const auto failed = std::find_if(all.rbegin(), all.rend(), [](const GenerationOutcome& each) {
-    return each.root_cause || each.remote_cause;
+    return each.root_cause || each.told_cause;
   });
   for (auto each = all.rbegin(); each != all.rend(); ++each) {
     if (each == all.rbegin() || each == failed) continue;
     for (WorkerOutcome& worker : each->workers) worker.stderr_tail = {}, worker.traceback = {};
-    if (each->remote_cause) each->remote_cause->forget_words();
+    if (each->told_cause) each->told_cause->account = {};
   }
 }
 
-void settle_blame(GenerationOutcome& generation, std::optional<RemoteCause>& told) {
+void settle_blame(GenerationOutcome& generation, std::optional<membership::NodeFailure>& told) {
   const std::optional<std::size_t> before = std::exchange(generation.root_cause, std::nullopt);
   for (std::size_t index = 0; index < generation.workers.size(); ++index) {
     WorkerOutcome& worker = generation.workers[index];
-    const bool is_it = told && told->is_here && worker.rank == told->worker.rank;
+    const bool is_it = told && told->rank() == worker.rank;
     const bool is_success = worker.status && worker.status->is_success();
     if (is_it) worker.end_kind = EndKind::kRootCause;
     // Of one that left, what the coordinator says is more: who lost it.
     if (is_it && (before == index || !is_success)) {
       generation.root_cause = index;
-    } else if (is_it) {
-      told->worker = worker;
-    } else if (before == index) {
+    } else if (!is_it && before == index) {
       worker.end_kind = is_success ? EndKind::kSucceeded : EndKind::kConsequence;
     }
   }
   if (generation.root_cause) told.reset();
 }
 
-void note_restart(JobOutcome& outcome, const membership::Restart& restart, std::optional<RemoteCause> cause) {
+void note_restart(JobOutcome& outcome, const membership::Restart& restart) {
   outcome.granted_restart.emplace().why = restart.why;
   if (restart.number > 0) ++outcome.restarts_used;  // changes of membership cost nothing
   GenerationOutcome* const last = outcome.generations.empty() ? nullptr : &outcome.generations.back();
   if (last == nullptr || last->restart_count + 1 != restart.restart_count) {
-    outcome.granted_restart->cause = std::move(cause);
+    outcome.granted_restart->cause = restart.root_cause;
     return;
   }
   last->restart_why = restart.why;
-  last->remote_cause = std::move(cause);
-  settle_blame(*last, last->remote_cause);
+  last->told_cause = restart.root_cause;
+  settle_blame(*last, last->told_cause);
 }
 
 void note_bad_end(JobOutcome& outcome) {
-  std::optional<RemoteCause>& told = outcome.remote_cause;
+  std::optional<membership::NodeFailure>& told = outcome.told_cause;
   if (told) {
     outcome.granted_restart.reset();
     outcome.refusal = told->final_because;
@@ -101,7 +93,7 @@ void note_bad_end(JobOutcome& outcome) {
   GenerationOutcome& last = outcome.generations.back();
   if (told && told->generation != last.generation) return;  // this node was a spare in that one
   settle_blame(last, told);
-  last.remote_cause = told;
+  last.told_cause = told;
 }
 
 }  // namespace ddprun::launcher

@@ -2,9 +2,9 @@
 
 #include "launcher/output/lost_output.h"
 #include "launcher/output/traceback_scanner.h"
-#include "launcher/process/exit_status.h"
 #include "rendezvous/base/clock.h"
 #include "rendezvous/base/error.h"
+#include "rendezvous/base/exit_status.h"
 #include "rendezvous/base/ids.h"
 #include "rendezvous/membership/types.h"
 
@@ -45,23 +45,16 @@ struct Ending {
   std::optional<TimePoint> failed_at{};
 };
 
-/// Everything known about one worker of one generation once it is over. Facts only: failure_report.h writes
-/// the prose.
-struct WorkerOutcome {
-  Rank rank;
-  LocalRank local_rank;
-  pid_t pid = 0;                     ///< 0 when it was never spawned
-  std::optional<ExitStatus> status;  ///< none when it was never spawned or has not ended
+/// Everything known about one worker of one generation once it is over: what any node may know, and what only its own
+/// does. Facts only: failure_report.h writes the prose.
+struct WorkerOutcome : membership::WorkerEnd {
   std::optional<Error> spawn_error;  ///< why it could not be started; set on the root cause only
   EndKind end_kind = EndKind::kNotStarted;
   std::optional<int> stopped_with;  ///< last signal the agent sent it: SIGTERM while draining, SIGKILL after
   TimePoint started_at{};           ///< BootClock: CLOCK_BOOTTIME, ns
   TimePoint ended_at{};
-  std::chrono::system_clock::time_point started_wall{};
-  std::chrono::system_clock::time_point ended_wall{};
   std::string stdout_path;  ///< empty when the stream went to no file
   std::string stderr_path;
-  std::string error_file;          ///< TORCHELASTIC_ERROR_FILE of this worker, there or not
   bool error_file_is_old = false;  ///< it lay there when the worker was started, and has not changed since
   Ending ending;
   /// Its last bytes on stderr, kStderrTailBytes at most, from a line's start if there is one.
@@ -93,37 +86,16 @@ enum class StopReason {
 
 std::string_view to_string(StopReason reason);
 
-/// What can be said of a worker's end beyond its outcome: enough for the report of another node.
-struct Account {
-  std::string diagnosis;      ///< "uncaught Python exception ValueError: loss is nan"; may be empty
-  std::string error_message;  ///< of its error file; empty: it wrote none
-  std::string error_stack;
-  std::vector<std::string> traceback;  ///< as shown to people; may be empty
-};
-
-/// The worker that is to blame for the end of a generation, as its node has told the coordinator.
-struct RemoteCause {
-  WorkerOutcome worker;                 ///< ranks, pid, stderr_tail; error_file is a path on that host
-  std::optional<WorkerOutcome> victim;  ///< who lost one that left with 0: its rank, end and stderr_tail
-  std::string host;
-  Generation generation{1};   ///< in which it failed
-  bool is_here = false;       ///< it is this node after all
-  std::string final_because;  ///< why a restart would not help; may be empty
-  std::string what;           ///< "rank 2 (pid 4711) was killed by SIGKILL after 3.2 s"
-  Account account;            ///< of the victim, where there is one
-
-  void forget_words();
-};
-
 /// One generation on this node.
 struct GenerationOutcome {
   Generation generation{1};
   int restart_count = 0;
   StopReason reason = StopReason::kSucceeded;
   std::string why;  ///< one sentence: "rank 2 (pid 4711) was killed by SIGKILL after 3.2 s"
-  std::optional<std::size_t> root_cause;    ///< index into `workers`
-  std::optional<std::size_t> victim;        ///< who lost a root cause that left with 0
-  std::optional<RemoteCause> remote_cause;  ///< of another node's worker: that it ended of
+  std::optional<std::size_t> root_cause;  ///< index into `workers`
+  std::optional<std::size_t> victim;      ///< who lost a root cause that left with 0
+  /// Of another node's worker, or of who has lost one of ours that left with 0: that it ended of.
+  std::optional<membership::NodeFailure> told_cause;
   std::string restart_why;  ///< of the restart that was to follow: "node 1 (b) was lost: …"; empty: none was
   TimePoint started_at{};
   TimePoint ended_at{};
@@ -135,8 +107,9 @@ struct GenerationOutcome {
 
 /// Another generation was to follow.
 struct GrantedRestart {
-  std::string why;                   ///< a sentence
-  std::optional<RemoteCause> cause;  ///< where this node had no part in the generation that failed: of whom
+  std::string why;  ///< a sentence
+  /// Where this node had no part in the generation that failed: of whom.
+  std::optional<membership::NodeFailure> cause;
 };
 
 /// The whole job on this node.
@@ -149,8 +122,8 @@ struct JobOutcome {
   /// None has begun since, and `why` tells what ended the job.
   std::optional<GrantedRestart> granted_restart;
   std::string refusal;  ///< why there was no further restart although the budget had one; may be empty
-  std::optional<RemoteCause> remote_cause;  ///< of another node's worker: why it ended
-  std::optional<Error> error;               ///< kRendezvousFailed: what went wrong
+  std::optional<membership::NodeFailure> told_cause;  ///< why it ended, as of a generation
+  std::optional<Error> error;                         ///< kRendezvousFailed: what went wrong
   /// In order; never empty unless kRendezvousFailed or an early signal.
   std::vector<GenerationOutcome> generations;
   std::vector<LostOutput> lost_output;  ///< what did not get where it was to go
@@ -162,16 +135,16 @@ struct JobOutcome {
 /// those of thousands would fill the memory of a job that goes on for weeks.
 void forget_old_words(JobOutcome& outcome);
 
-/// The coordinator has granted a restart because of `cause`, if that is a worker. This node may have blamed another,
-/// or have been a spare in the generation that is over.
-void note_restart(JobOutcome& outcome, const membership::Restart& restart, std::optional<RemoteCause> cause);
+/// A restart was granted. This node may have blamed another than its root cause, or have been a spare in the generation
+/// that is over.
+void note_restart(JobOutcome& outcome, const membership::Restart& restart);
 
-/// The coordinator has ended the job, not well, because of outcome.remote_cause, if that is a worker.
+/// The job was ended for it, not well, because of outcome.told_cause, if that is a worker.
 void note_bad_end(JobOutcome& outcome);
 
-/// `told` is whom the coordinator blames for the end of `generation`, if anybody. Where that is a worker of this
-/// node, of whom more is known here, it becomes the root cause and `told` none, but for one that left with 0: who lost
-/// it is told. Any other worker of this node is a consequence.
-void settle_blame(GenerationOutcome& generation, std::optional<RemoteCause>& told);
+/// `told` is who is blamed for the end of `generation`, in which it had its rank, if anybody. Where that is a worker of
+/// this node, of whom more is known here, it becomes the root cause and `told` none, but for one that left with 0: who
+/// lost it is told. Any other worker of this node is a consequence.
+void settle_blame(GenerationOutcome& generation, std::optional<membership::NodeFailure>& told);
 
 }  // namespace ddprun::launcher

@@ -44,7 +44,7 @@ Json worker_json(const WorkerOutcome& worker) {
 
 Json root_cause_rank(const GenerationOutcome& generation) {
   if (generation.root_cause) return generation.workers[*generation.root_cause].rank.value();
-  return generation.remote_cause ? Json(generation.remote_cause->worker.rank.value()) : Json();
+  return generation.told_cause ? Json(generation.told_cause->worker->rank.value()) : Json();
 }
 
 Json generation_json(const GenerationOutcome& generation) {
@@ -64,14 +64,14 @@ Json generation_json(const GenerationOutcome& generation) {
 }
 
 Json root_json(const RootCause& root, const ReportContext& context) {
-  Json json = worker_json(*root.worker);
+  Json json = worker_json(root.worker);
   json["host"] = root.host.empty() ? context.hostname : root.host;
   json["diagnosis"] = root.diagnosis ? Json(*root.diagnosis) : Json();
   const bool has_traceback = root.exception && root.exception->is_of_this_end();
   json["traceback"] = has_traceback ? Json(root.exception->traceback.shown) : Json();
   json["stderr_tail"] = root.speaker().stderr_tail;
   // Of one that left with 0: who lost it, whose diagnosis, traceback and stderr these are.
-  json["victim_rank"] = root.victim == nullptr ? Json() : Json(root.victim->rank.value());
+  json["victim_rank"] = root.victim ? Json(root.victim->rank.value()) : Json();
   json["error"] = root.error_file ? Json{{"message", root.error_file->message},
                                          {"stack", root.error_file->stack},
                                          {"timestamp", root.error_file->timestamp}}

@@ -2,6 +2,7 @@
 
 #include "launcher/output/log_file.h"
 #include "launcher/report/old_reports.h"
+#include "launcher/text/text.h"
 #include "rendezvous/base/env_contract.h"
 #include "rendezvous/base/format_duration.h"
 #include "rendezvous/base/unique_fd.h"
@@ -47,15 +48,36 @@ Result<void> replace_file(const std::string& path, const std::string& text) {
   return written;
 }
 
-RootCause root_cause_elsewhere(const RemoteCause& cause) {
-  const Account& account = cause.account;
-  RootCause root{.worker = &cause.worker, .host = cause.host, .what = cause.what};
-  if (cause.victim) root.victim = &*cause.victim;
+const WorkerOutcome* find_worker(const GenerationOutcome& generation, Rank rank) {
+  const auto found = std::find_if(generation.workers.begin(), generation.workers.end(),
+                                  [rank](const WorkerOutcome& worker) { return worker.rank == rank; });
+  return found == generation.workers.end() ? nullptr : &*found;
+}
+
+/// Of a worker that left with 0 it may be `ours` after all.
+RootCause root_cause_told(const membership::NodeFailure& told, const WorkerOutcome* ours) {
+  const membership::Account& account = told.account;
+  RootCause root{.host = told.host, .what = told.what};
+  if (ours != nullptr) {
+    root.worker = *ours;
+  } else {
+    static_cast<membership::WorkerEnd&>(root.worker) = *told.worker;
+    root.worker.end_kind = EndKind::kRootCause;
+    root.worker.ended_at += root.worker.ended_wall - root.worker.started_wall;
+    root.worker.stderr_tail = account.stderr_tail;
+  }
+  if (told.victim) {
+    root.victim.emplace().rank = *told.victim;
+    root.victim->stderr_tail = account.stderr_tail;
+  }
   if (!account.diagnosis.empty()) root.diagnosis = account.diagnosis;
-  if (!account.error_message.empty() && !cause.victim)
+  if (!account.error_message.empty() && !told.victim)
     root.error_file = {account.error_message, account.error_stack, {}};
-  if (!account.traceback.empty())
-    root.exception = {.traceback = {.shown = account.traceback}, .bearing = Bearing::kUncaught};
+  if (account.is_traceback) {
+    root.exception = {.bearing = Bearing::kUncaught};
+    for (const std::string_view line : split_lines(account.stderr_tail))
+      root.exception->traceback.shown.emplace_back(line);
+  }
   return root;
 }
 
@@ -79,12 +101,12 @@ void Reporter::note_hang(int rank, const std::string& reason, const std::string&
 }
 
 RootCause Reporter::examine(const WorkerOutcome& worker, const WorkerOutcome* victim) {
-  RootCause root{&worker, std::nullopt, load_error_file(worker)};
+  RootCause root{worker, std::nullopt, load_error_file(worker)};
   root.unread_error_file = why_unreadable(worker);
   if (!worker.status) return root;
   Evidence evidence = gather_evidence(*worker.status, worker.pid, oom_, space_.value_or(Evidence{}));
   if (const auto hang = hangs_.find(worker.rank.value()); hang != hangs_.end()) evidence.hang = hang->second;
-  root.victim = victim;
+  if (victim != nullptr) root.victim = *victim;
   const WorkerOutcome& speaker = root.speaker();
   const std::optional<ErrorFile> file = victim == nullptr ? root.error_file : load_error_file(speaker);
   const LastWords words = last_words(speaker, file);
@@ -94,7 +116,8 @@ RootCause Reporter::examine(const WorkerOutcome& worker, const WorkerOutcome* vi
 }
 
 std::optional<RootCause> Reporter::root_cause_of(const GenerationOutcome& generation) {
-  if (generation.remote_cause) return root_cause_elsewhere(*generation.remote_cause);
+  if (const auto& told = generation.told_cause)
+    return root_cause_told(*told, find_worker(generation, told->worker->rank));
   if (!generation.root_cause) return std::nullopt;
   const WorkerOutcome& worker = generation.workers[*generation.root_cause];
   const bool has_left = worker.status && worker.status->is_success();
@@ -102,18 +125,18 @@ std::optional<RootCause> Reporter::root_cause_of(const GenerationOutcome& genera
   return examine(worker, has_left ? victim : nullptr);
 }
 
-Account Reporter::account_of(const WorkerOutcome& worker) {
+membership::Account Reporter::account_of(const WorkerOutcome& worker) {
   const RootCause root = examine(worker, nullptr);
-  Account account{.diagnosis = root.diagnosis.value_or("")};
+  membership::Account account{.diagnosis = root.diagnosis.value_or(""), .stderr_tail = worker.stderr_tail};
   if (root.error_file) {
     account.error_message = root.error_file->message;
     account.error_stack = root.error_file->stack;
   }
-  // What followed it may matter, too, and there is room for one of them.
+  // A traceback says more than its last lines. What followed it may matter, too, and there is room for one of them.
   const std::optional<LastException>& last = root.exception;
-  const bool is_all =
+  account.is_traceback =
       last && last->is_of_this_end() && (last->bearing == Bearing::kUncaught || last->lines_after == 0);
-  if (is_all) account.traceback = last->traceback.shown;
+  if (account.is_traceback) account.stderr_tail = fmt::format("{}\n", fmt::join(last->traceback.shown, "\n"));
   return account;
 }
 
@@ -148,10 +171,13 @@ void Reporter::restarting(const membership::Restart& restart) {
 
 void Reporter::finish(const JobOutcome& outcome) {
   if (outcome.exit_code == 0) return report_recovery(outcome);
-  if (outcome.remote_cause) {
-    root_ = root_cause_elsewhere(*outcome.remote_cause);
+  const WorkerOutcome* ours = nullptr;
+  if (const auto& told = outcome.told_cause) {
+    const bool was_here = !outcome.generations.empty() && outcome.generations.back().told_cause == told;
+    if (was_here) ours = find_worker(outcome.generations.back(), told->worker->rank);
+    root_ = root_cause_told(*told, ours);
   } else if (outcome.granted_restart && outcome.granted_restart->cause) {
-    root_ = root_cause_elsewhere(*outcome.granted_restart->cause);
+    root_ = root_cause_told(*outcome.granted_restart->cause, nullptr);
   } else if (!outcome.generations.empty() &&
              (outcome.reason != StopReason::kSignal || outcome.granted_restart)) {
     root_ = root_cause_of(outcome.generations.back());
@@ -160,8 +186,7 @@ void Reporter::finish(const JobOutcome& outcome) {
   if (outcome.reason == StopReason::kSignal && plan_.log_root_is_temporary) context_.report_file.clear();
   print_(render_report(outcome, root_, context_));
   write_report(outcome);
-  const bool is_here = outcome.remote_cause && outcome.remote_cause->is_here;
-  if (root_ && (root_->host.empty() || is_here) && !outcome.granted_restart)
+  if (root_ && (root_->host.empty() || ours != nullptr) && !outcome.granted_restart)
     propagate_error_file(*root_, outcome.exit_code);
 }
 
@@ -171,7 +196,7 @@ void Reporter::report_recovery(const JobOutcome& outcome) {
   const auto failed = std::find_if(outcome.generations.rbegin(), outcome.generations.rend(),
                                    [](const GenerationOutcome& one) {
                                      return one.root_cause || one.reason == StopReason::kWorkerFailed ||
-                                            one.reason == StopReason::kSpawnFailed || one.remote_cause;
+                                            one.reason == StopReason::kSpawnFailed || one.told_cause;
                                    });
   if (failed == outcome.generations.rend()) return;
   root_ = root_cause_of(*failed);
@@ -210,12 +235,12 @@ void Reporter::propagate_error_file(const RootCause& root, int exit_code) {
   const std::string path = plan_.host.env(env_name::kErrorFile).value_or("");
   if (path.empty()) return;
   const long now =
-      std::chrono::duration_cast<std::chrono::seconds>(root.worker->ended_wall.time_since_epoch()).count();
+      std::chrono::duration_cast<std::chrono::seconds>(root.worker.ended_wall.time_since_epoch()).count();
   // As torchrun writes it: a signal is its number, negated.
-  const auto& status = root.worker->status;
+  const auto& status = root.worker.status;
   const int code = status && status->is_killed() ? -status->signal() : exit_code;
-  const std::string written = root.worker->error_file_is_old ? "" : error_file_text(root.worker->error_file);
-  std::string text = propagated_error(written, headline(*root.worker, context_.hostname), code, now);
+  const std::string written = root.worker.error_file_is_old ? "" : error_file_text(root.worker.error_file);
+  std::string text = propagated_error(written, headline(root.worker, context_.hostname), code, now);
   const std::size_t bytes = text.size();
   files_.make(
       path, bytes, [path, text = std::move(text)] { return write_file(path, text); },

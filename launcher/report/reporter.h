@@ -29,7 +29,7 @@ class Reporter final : public Observer {
   void restarting(const membership::Restart& restart) override;
 
   /// What is known of a worker that failed in this generation.
-  [[nodiscard]] Account account_of(const WorkerOutcome& worker);
+  [[nodiscard]] membership::Account account_of(const WorkerOutcome& worker);
 
   /// Reports the end of the job; silent when it succeeded, but for report.json in a log directory that was
   /// asked for when a generation failed before.

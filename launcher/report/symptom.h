@@ -1,9 +1,9 @@
 #pragma once
 
-#include "launcher/process/exit_status.h"
 #include "launcher/report/error_file.h"
 #include "launcher/report/last_words.h"
 #include "launcher/report/outcome.h"
+#include "rendezvous/base/exit_status.h"
 
 #include <optional>
 #include <string>

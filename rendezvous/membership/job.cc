@@ -14,16 +14,6 @@ namespace {
 
 constexpr Duration kFarewellTime = std::chrono::seconds(10);
 
-/// Of a rank that left with 0 there is nothing to show; of the one that lost it there is.
-void let_speak(const NodeFailure& victim, NodeFailure& leaver) {
-  leaver.victim = victim.rank;
-  leaver.error_message = victim.error_message;
-  leaver.error_stack = victim.error_stack;
-  leaver.diagnosis = victim.diagnosis;
-  leaver.stderr_tail = victim.stderr_tail;
-  leaver.is_traceback = victim.is_traceback;
-}
-
 bool is_same_but_sequence(Status a, const Status& b) {
   a.sequence = b.sequence;
   return a == b;
@@ -353,7 +343,7 @@ void Job::handle_status(Node& node, const Status& status, TimePoint now, JobActi
   if (has_succeeded(node))
     successes_.add({generation_, node.seat->node_rank, node.seat->nodes, coordinator_});
   if (status.leaving_signal != 0 && !node.is_leaving()) handle_leaving(node, status.leaving_signal, now, out);
-  if (status.failure && !status.failure->rank)
+  if (status.failure && !status.failure->worker)
     return end_by_failure_of_no_worker(node, *status.failure, now, out);
   if (!node.seat || status.generation != generation_) return;
   if (state_ == JobPhase::kStopping && status.failure) reconsider(node, *status.failure, out);
@@ -379,9 +369,10 @@ void Job::blame(const Node& node, NodeFailure failure) {
   failure.node_rank = node.seat->node_rank;
   failure.generation = generation_;
   std::string why = placed(failure.what, node);
-  // As on one node (launcher/agent/blame.h): who left is behind the symptom, which goes on being told.
+  // As on one node (launcher/agent/blame.h): who left is behind the symptom, which goes on being told. Of a rank that
+  // left with 0 there is nothing to show; of the one that lost it there is.
   if (const auto& symptom = cause_.failure(); failure.has_left && symptom) {
-    if (!failure.victim) let_speak(*symptom, failure);
+    if (!failure.victim) failure.victim = symptom->rank(), failure.account = symptom->account;
     failure.exit_code = symptom->exit_code;
     why = fmt::format("{}: {}", why, cause_.why());
   }
@@ -408,9 +399,8 @@ NodeFailure Job::as_leaver(const Node& node) {
   const int first = node.seat->base_rank.value();
   const std::string ranks =
       workers == 1 ? fmt::format("rank {}", first) : fmt::format("ranks {}-{}", first, first + workers - 1);
-  return {.rank = node.seat->base_rank,
+  return {.worker = WorkerEnd{.rank = node.seat->base_rank, .status = ExitStatus::exited(0)},
           .host = node.facts.host,
-          .code = 0,
           .what = fmt::format("{} left with exit code 0, while others waited for {}", ranks,
                               workers == 1 ? "it" : "them"),
           .weight = Weight::kSymptom,

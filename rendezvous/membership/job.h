@@ -126,8 +126,8 @@ class Job {
   /// " because the coordinator stood still …", where that has cut nodes off; else nothing.
   [[nodiscard]] std::string because_of_pause(TimePoint now) const;
   void handle_status(Node& node, const Status& status, TimePoint now, JobActions& out);
-  /// "rank 2 exited with code 7 after 3.2 s on node 1 (b, 10.0.0.2): lost a peer (…)"
-  [[nodiscard]] static std::string placed(const std::string& what, const Node& node);
+  /// "rank 2 exited with code 7 after 3.2 s on node 1 (b, 10.0.0.2): lost a peer (…)"; of one node it needs no place.
+  [[nodiscard]] std::string placed(const std::string& what, const Node& node) const;
   [[nodiscard]] const Node* who_left() const;
   [[nodiscard]] static NodeFailure as_leaver(const Node& node);
   /// Makes it the failure of the generation.

@@ -75,7 +75,7 @@ void Job::spend_restart_or_finish(JobEnd end, TimePoint now, JobActions& out) {
     return finish(std::move(end), now, out);
   }
   restart_ = restart_of(decision, static_cast<int>(next_generation().value()) - 1,
-                        explain(end.why, end.root_cause ? end.root_cause->diagnosis : std::string()));
+                        explain(end.why, end.root_cause ? end.root_cause->account.diagnosis : std::string()));
   restart_->root_cause = std::move(end.root_cause);
   restarts_at_ = now + decision.delay;
   opened_at_ = restarts_at_;

@@ -29,8 +29,8 @@ std::string Job::name_of(const Node& node) {
   return fmt::format("node {} ({}, {})", *place, node.facts.host, node.facts.address);
 }
 
-std::string Job::placed(const std::string& what, const Node& node) {
-  return membership::placed(what, name_of(node));
+std::string Job::placed(const std::string& what, const Node& node) const {
+  return spec_.max_nodes == 1 ? what : membership::placed(what, name_of(node));
 }
 
 JobEnd Job::ended_by_leaving(const Node& node) const {

@@ -141,7 +141,7 @@ class Member::Impl {
   // At once: what is posted does not run any more when this is closed.
   void give_lines_back() {
     while (const std::optional<LogLines> lines = funnel_.pop()) {
-      if (listener_ != nullptr) listener_->on_lines_back(*lines);
+      if (listener_ != nullptr) listener_->lines_back(*lines);
     }
   }
 
@@ -187,11 +187,9 @@ class Member::Impl {
     }
     if (!has_said_ && now() - seeking_since_ >= kSaySomethingAfter) {
       has_said_ = true;
-      tell([text = fmt::format("no coordinator at {} yet: {}; {}{} Trying for {} more", endpoint(), tried,
-                               job, job.ends_with('?') ? "" : ".",
-                               format_duration(deadline_.remaining(now())))](Listener& listener) {
-        listener.on_waiting(text);
-      });
+      hear(
+          Waiting{fmt::format("no coordinator at {} yet: {}; {}{} Trying for {} more", endpoint(), tried, job,
+                              job.ends_with('?') ? "" : ".", format_duration(deadline_.remaining(now())))});
     }
     timer_.set_after(std::min(pause_, deadline_.remaining(now())), [this] { try_once(); });
     pause_ = std::min(2 * pause_, kLongestPause);
@@ -238,9 +236,9 @@ class Member::Impl {
       if (const auto* refused = std::get_if<Refused>(&message)) return handle_refusal(*refused);
       if (const auto* order = std::get_if<Order>(&message)) return perform(core_->order(*order, now()));
       if (const auto* look = std::get_if<LookRequest>(&message))
-        return tell([look = *look](Listener& listener) { listener.on_look_wanted(look); });
+        return tell([look = *look](Listener& listener) { listener.look_wanted(look); });
       if (const auto* seen = std::get_if<LookAnswer>(&message))
-        return tell([seen = *seen](Listener& listener) { listener.on_look_answer(seen); });
+        return tell([seen = *seen](Listener& listener) { listener.look_answered(seen); });
       return;
     }
     const AgentHandshake::Step step = handshake_->handle(message);
@@ -301,7 +299,7 @@ class Member::Impl {
 
   void tell_lease() {
     const TimePoint lease = core_->has_workers() ? core_->last_moment() : TimePoint::max();
-    if (listener_ != nullptr && std::exchange(lease_, lease) != lease) listener_->on_lease(lease);
+    if (listener_ != nullptr && std::exchange(lease_, lease) != lease) listener_->lease_held(lease);
   }
 
   void act(const SendStatus& send) {
@@ -310,32 +308,25 @@ class Member::Impl {
     status.knows_numbers = !std::exchange(has_sent_status_, true);
     channel_->send(status);
   }
-  void act(const RoundBegins& start) {
-    restarts_used_ = start.seat.restarts_used;
-    const Round round{start.seat, channel_->remote_address().to_string(), options_.port, start.valid_until};
-    tell([round](Listener& listener) { listener.on_round_begins(round); });
+  void act(RoundBegins begins) {
+    restarts_used_ = begins.round.seat.restarts_used;
+    begins.round.master_addr = channel_->remote_address().to_string();
+    begins.round.master_port = options_.port;
+    hear(std::move(begins));
   }
-  void act(const RoundStopped& stop) {
-    tell([why = stop.why](Listener& listener) { listener.on_round_stopped(why); });
-  }
-  void act(const LeaseLost& kill) {
-    tell([why = kill.why](Listener& listener) { listener.on_lease_lost(why); });
-  }
-  void act(const ShowRestart& show) {
-    tell([restart = show.restart](Listener& listener) { listener.on_restart(restart); });
-  }
-  void act(const ShowWaiting& show) {
-    tell([text = show.text](Listener& listener) { listener.on_waiting(text); });
-  }
+  void act(const Waiting& waiting) { hear(waiting); }
+  void act(const RestartGranted& granted) { hear(granted); }
+  void act(const RoundStopped& stopped) { hear(stopped); }
+  void act(const LeaseLost& lost) { hear(lost); }
   void act(const JobEnded& leave) {
     pump_lines(std::numeric_limits<std::size_t>::max());
     if (const auto channel = forget_channel()) say_farewell(channel);
-    end(leave.end);
+    hear_last(leave);
   }
   void act(const ComeBack& back) {
     close_channel();
     if (leaving_signal_ != 0) return end_for_signal();
-    tell([text = back.why](Listener& listener) { listener.on_waiting(text); });
+    hear(Waiting{back.why});
     seek(Deadline::after(now(), options_.rejoin_timeout));
   }
 
@@ -377,25 +368,25 @@ class Member::Impl {
     boost::asio::post(io_, gate_.pass([this, what = std::move(what)] { what(*listener_); }));
   }
 
-  void end(const JobEnd& end) {
-    tell([this, end](Listener& listener) {
+  void hear(MemberEvent event) {
+    tell([event = std::move(event)](Listener& listener) { listener.heard(event); });
+  }
+  void hear_last(MemberEvent event) {
+    tell([this, event = std::move(event)](Listener& listener) {
       close();
-      listener.on_job_ended(end);
+      listener.heard(event);
     });
   }
 
   void end_for_signal() {
-    end({.exit_code = exit_code_of_leaving(leaving_signal_),
-         .why = fmt::format("node {} was told to stop by {}", options_.node.host,
-                            signal_name(leaving_signal_))});
+    hear_last(JobEnded{{.exit_code = exit_code_of_leaving(leaving_signal_),
+                        .why = fmt::format("node {} was told to stop by {}", options_.node.host,
+                                           signal_name(leaving_signal_))}});
   }
 
   void fail(const Error& error) {
     if (leaving_signal_ != 0) return end_for_signal();
-    tell([this, error](Listener& listener) {
-      close();
-      listener.on_rendezvous_lost(error);
-    });
+    hear_last(RendezvousLost{error});
   }
 
   boost::asio::io_context& io_;

@@ -18,35 +18,28 @@
 
 namespace ddprun::membership {
 
-/// What the agent is told, on the io_context's thread and, but for `on_lease`, never from inside a call to
+/// What the agent is told, on the io_context's thread and, but for `lease_held`, never from inside a call to
 /// Member.
 class Listener {
  public:
   virtual ~Listener() = default;
-  /// Who is waited for, for people; when it changes.
-  virtual void on_waiting(const std::string& text) = 0;
-  /// Another generation begins, or will; for people.
-  virtual void on_restart(const Restart& restart) { static_cast<void>(restart); }
-  /// Start the workers of a new generation; none of an older one is alive.
-  virtual void on_round_begins(const Round& round) = 0;
-  /// Stop the workers in order, then call `Member::workers_stopped`.
-  virtual void on_round_stopped(const std::string& why) = 0;
-  /// Kill the workers at once, then call `Member::workers_stopped`: the others may go on without this node.
-  virtual void on_lease_lost(const std::string& why) = 0;
-  /// Until when the workers may live (MemberCore::last_moment); TimePoint::max(): there are none. Whenever it
-  /// changes, before `on_round_begins`, and from inside other calls.
-  virtual void on_lease(TimePoint until) { static_cast<void>(until); }
-  /// `ddprun why` of another node wants to know what this one sees of its ranks: `Member::answer_look`.
-  virtual void on_look_wanted(const LookRequest& request) { static_cast<void>(request); }
+  virtual void heard(const MemberEvent& event) = 0;
+  /// Until when the workers may live (MemberCore::last_moment); TimePoint::max(): for ever, or there are none.
+  /// Whenever it changes, before RoundBegins, and from inside other calls.
+  virtual void lease_held(TimePoint until) { static_cast<void>(until); }
+  /// `ddprun why` or `ddprun ps --watch` of another node wants to know what this one sees of its ranks:
+  /// `Member::answer_look`.
+  virtual void look_wanted(const LookRequest& request) { static_cast<void>(request); }
   /// What another node sees, asked for with `Member::ask_to_look`.
-  virtual void on_look_answer(const LookAnswer& answer) { static_cast<void>(answer); }
-  /// Lines given to `send_lines` that will not reach the coordinator any more. Before the last call.
-  virtual void on_lines_back(const LogLines& lines) { static_cast<void>(lines); }
-  /// The job is over; no worker of this node is alive. The last call.
-  virtual void on_job_ended(const JobEnd& end) = 0;
-  /// This node cannot be part of the job: refused, no coordinator found, or it is lost for good. No worker of
-  /// this node is alive. The last call.
-  virtual void on_rendezvous_lost(const Error& error) = 0;
+  virtual void look_answered(const LookAnswer& answer) { static_cast<void>(answer); }
+  /// Lines given to `send_lines` that will not reach the coordinator any more. Before the last word.
+  virtual void lines_back(const LogLines& lines) { static_cast<void>(lines); }
+  /// Lines of another node's workers, where the coordinator is here.
+  virtual void remote_lines(ConnectionId connection, const std::string& node, const LogLines& lines) {
+    static_cast<void>(connection), static_cast<void>(node), static_cast<void>(lines);
+  }
+  /// What this process may still have to open: who connects to our port does not get these.
+  [[nodiscard]] virtual std::size_t reserved_descriptors() const { return 0; }
 };
 
 struct MemberOptions {

@@ -70,11 +70,11 @@ MemberActions MemberCore::order(const Order& order, TimePoint now) {
   }
   if (order.restart && shown_restart_ && order.restart->restart_count > *shown_restart_ && !has_workers()) {
     shown_restart_ = order.restart->restart_count;
-    out.push_back(ShowRestart{*order.restart});
+    out.push_back(RestartGranted{*order.restart});
   }
   switch (order.kind) {
     case OrderKind::kWait:
-      if (!order.text.empty() && order.text != waiting_text_) out.push_back(ShowWaiting{order.text});
+      if (!order.text.empty() && order.text != waiting_text_) out.push_back(Waiting{order.text});
       waiting_text_ = order.text;
       break;
     case OrderKind::kRun:
@@ -100,8 +100,10 @@ void MemberCore::obey_run(const Order& order, TimePoint now, MemberActions& out)
   was_killed_ = false;
   if (status_.leaving_signal != 0 || end_of_job_) return send(now, out);
   status_.phase = Phase::kRunning;
-  shown_restart_ = order.seat->restart_count;
-  out.push_back(RoundBegins{*order.seat, lease_until_});
+  Round round{.seat = seat_, .valid_until = lease_until_};
+  if (shown_restart_ == seat_.restart_count && order.restart) round.restart_cause = order.restart->why;
+  shown_restart_ = seat_.restart_count;
+  out.push_back(RoundBegins{std::move(round)});
   send(now, out);
 }
 
@@ -155,7 +157,7 @@ MemberActions MemberCore::workers_failed(const NodeFailure& failure, TimePoint n
   // While it is stopped, what explains more may come to light, or a cause that is older.
   const bool is_better =
       status_.phase == Phase::kStopping && (!status_.failure || failure.weight >= status_.failure->weight);
-  const bool is_by_worker = failure.rank.has_value();
+  const bool is_by_worker = failure.worker.has_value();
   if (!is_by_worker) end_of_job_ = failure;
   if (status_.phase != Phase::kRunning && !is_better && is_by_worker) return out;
   if (status_.phase == Phase::kRunning) status_.phase = Phase::kStopping;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "rendezvous/membership/member_words.h"
 #include "rendezvous/membership/timing.h"
 #include "rendezvous/membership/types.h"
 
@@ -16,31 +17,12 @@ namespace ddprun::membership {
 struct SendStatus {
   Status status;
 };
-struct RoundBegins {
-  Seat seat;
-  /// After that the others may have gone on: `workers_stopped` then, and none is started.
-  TimePoint valid_until;
-};
-struct RoundStopped {  ///< in order: SIGTERM, grace, SIGKILL; then `workers_stopped`, or `workers_succeeded`
-  std::string why;
-};
-struct LeaseLost {  ///< at once; then `workers_stopped`, or `workers_succeeded`
-  std::string why;
-};
-struct ShowWaiting {  ///< for people; only when it changed
-  std::string text;
-};
-struct ShowRestart {  ///< for people; once for each, where this node was in a generation before
-  Restart restart;
-};
 struct ComeBack {  ///< no worker is alive and the coordinator does not answer: connect anew, as a new member
   std::string why;
 };
-struct JobEnded {  ///< nothing comes after this
-  JobEnd end;
-};
-using MemberAction = std::variant<SendStatus, RoundBegins, RoundStopped, LeaseLost, ShowWaiting, ShowRestart,
-                                  ComeBack, JobEnded>;
+/// And what it tells its agent. Of RoundBegins the shell knows where the store is.
+using MemberAction = std::variant<SendStatus, ComeBack, Waiting, RestartGranted, RoundBegins, RoundStopped,
+                                  LeaseLost, JobEnded>;
 using MemberActions = std::vector<MemberAction>;
 
 /// The agent's side of membership: obeys orders, tells its status, and holds a lease.

@@ -38,28 +38,35 @@ std::string shown(std::string text, std::size_t longest) {
 std::string shown_name(std::string_view text) { return printable(text, kMaxNameBytes); }
 std::string shown_sentence(std::string_view text) { return printable(text, kMaxSentenceBytes); }
 
+std::int64_t unix_time(std::chrono::system_clock::time_point at) {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(at.time_since_epoch()).count();
+}
+
 Json to_json(const NodeFailure& failure) {
-  Json json{{"local_rank", failure.local_rank.value()},
+  const WorkerEnd worker = failure.worker.value_or(WorkerEnd{});
+  const Account& account = failure.account;
+  Json json{{"local_rank", worker.local_rank.value()},
             {"node_rank", failure.node_rank.value()},
             {"generation", failure.generation.value()},
             {"host", shown_name(failure.host)},
-            {"pid", failure.pid},
+            {"pid", worker.pid},
             {"exit_code", failure.exit_code},
             {"what", shown_sentence(failure.what)},
-            {"error_file", shown_sentence(failure.error_file)},
-            {"error_message", shown(failure.error_message.substr(0, kMaxErrorBytes), kMaxErrorBytes)},
-            {"error_stack", shown(failure.error_stack, kMaxStackBytes)},
-            {"stderr_tail", shown(failure.stderr_tail, kMaxTailBytes)},
+            {"error_file", shown_sentence(worker.error_file)},
+            {"error_message", shown(account.error_message.substr(0, kMaxErrorBytes), kMaxErrorBytes)},
+            {"error_stack", shown(account.error_stack, kMaxStackBytes)},
+            {"stderr_tail", shown(account.stderr_tail, kMaxTailBytes)},
             {"final", shown_sentence(failure.final_because)},
             {"weight", to_string(failure.weight)}};
-  if (!failure.diagnosis.empty()) json["diagnosis"] = printable(failure.diagnosis, kMaxErrorBytes);
-  if (failure.rank) json["rank"] = failure.rank->value();
-  if (failure.is_traceback) json["is_traceback"] = true;
+  if (!account.diagnosis.empty()) json["diagnosis"] = printable(account.diagnosis, kMaxErrorBytes);
+  if (failure.worker) json["rank"] = worker.rank.value();
+  if (account.is_traceback) json["is_traceback"] = true;
   if (failure.has_left) json["has_left"] = true;
   if (failure.victim) json["victim"] = failure.victim->value();
-  if (failure.code) json["code"] = *failure.code;
-  if (failure.signal != 0) json["signal"] = failure.signal;
-  if (failure.started != 0) json["started"] = failure.started, json["ended"] = failure.ended;
+  if (worker.status && worker.status->is_killed()) json["signal"] = worker.status->signal();
+  if (worker.status && !worker.status->is_killed()) json["code"] = worker.status->code();
+  if (const std::int64_t started = unix_time(worker.started_wall); started != 0)
+    json["started"] = started, json["ended"] = unix_time(worker.ended_wall);
   return json;
 }
 
@@ -254,33 +261,54 @@ Weight parse_weight(Fields& fields) {
   return Weight::kCause;
 }
 
+/// A clock may count in less than nanoseconds.
+std::chrono::system_clock::time_point parse_time(Fields& fields, const char* key) {
+  const std::chrono::nanoseconds since_epoch(fields.number<std::int64_t>(key));
+  return std::chrono::system_clock::time_point(
+      std::chrono::duration_cast<std::chrono::system_clock::duration>(since_epoch));
+}
+
+WorkerEnd parse_worker(Fields& fields) {
+  WorkerEnd worker{.local_rank = LocalRank(fields.number<int>("local_rank", 0, kMaxRanks)),
+                   .pid = fields.number<int>("pid"),
+                   .error_file = fields.sentence("error_file")};
+  if (fields.has("rank")) worker.rank = Rank(fields.number<int>("rank", 0, kMaxRanks));
+  if (fields.has("code")) worker.status = ExitStatus::exited(fields.number<int>("code", 0, 255));
+  if (fields.has("signal")) worker.status = ExitStatus::killed(fields.number<int>("signal", 1, kMaxSignal));
+  if (fields.has("started")) {
+    worker.started_wall = parse_time(fields, "started");
+    worker.ended_wall = parse_time(fields, "ended");
+  }
+  return worker;
+}
+
 NodeFailure parse_failure(Fields& outer, const Json& json) {
   Fields fields(json);
-  NodeFailure failure{.local_rank = LocalRank(fields.number<int>("local_rank", 0, kMaxRanks)),
-                      .node_rank = NodeRank(fields.number<int>("node_rank", 0, kMaxNodes)),
+  const WorkerEnd worker = parse_worker(fields);
+  NodeFailure failure{.node_rank = NodeRank(fields.number<int>("node_rank", 0, kMaxNodes)),
                       .generation = Generation(fields.number<std::uint32_t>("generation", 0, kMaxGeneration)),
                       .host = fields.name("host"),
-                      .pid = fields.number<int>("pid"),
                       .exit_code = fields.number<int>("exit_code", 0, 255),
                       .what = fields.sentence("what"),
-                      .error_file = fields.sentence("error_file"),
-                      .error_message = fields.block("error_message", kMaxErrorBytes),
-                      .error_stack = fields.block("error_stack", kMaxStackBytes),
-                      .stderr_tail = fields.block("stderr_tail", kMaxTailBytes),
+                      .account = {.error_message = fields.block("error_message", kMaxErrorBytes),
+                                  .error_stack = fields.block("error_stack", kMaxStackBytes),
+                                  .stderr_tail = fields.block("stderr_tail", kMaxTailBytes)},
                       .final_because = fields.sentence("final"),
                       .weight = parse_weight(fields)};
-  if (fields.has("diagnosis")) failure.diagnosis = printable(fields.text("diagnosis"), kMaxErrorBytes);
-  if (fields.has("rank")) failure.rank = Rank(fields.number<int>("rank", 0, kMaxRanks));
-  if (fields.has("is_traceback")) failure.is_traceback = fields.flag("is_traceback");
+  if (fields.has("diagnosis"))
+    failure.account.diagnosis = printable(fields.text("diagnosis"), kMaxErrorBytes);
+  if (fields.has("rank")) failure.worker = worker;
+  if (fields.has("is_traceback")) failure.account.is_traceback = fields.flag("is_traceback");
   if (fields.has("has_left")) failure.has_left = fields.flag("has_left");
   if (fields.has("victim")) failure.victim = Rank(fields.number<int>("victim", 0, kMaxRanks));
-  if (fields.has("code")) failure.code = fields.number<int>("code", 0, 255);
-  if (fields.has("signal")) failure.signal = fields.number<int>("signal", 0, kMaxSignal);
-  if (fields.has("started")) {
-    failure.started = fields.number<std::int64_t>("started");
-    failure.ended = fields.number<std::int64_t>("ended");
-  }
   outer.adopt_problem(fields);
+  return failure;
+}
+
+std::optional<NodeFailure> parse_root_cause(Fields& outer) {
+  if (!outer.has("root_cause")) return std::nullopt;
+  NodeFailure failure = parse_failure(outer, outer.object("root_cause"));
+  if (!failure.worker) outer.wrong("root_cause", "a worker's failure");
   return failure;
 }
 
@@ -318,7 +346,7 @@ Restart parse_restart(Fields& outer, const Json& json) {
                   .allowed = fields.number<int>("allowed"),
                   .delay = Duration(fields.number<std::int64_t>("delay_ns")),
                   .why = fields.sentence("why")};
-  if (fields.has("root_cause")) restart.root_cause = parse_failure(fields, fields.object("root_cause"));
+  restart.root_cause = parse_root_cause(fields);
   outer.adopt_problem(fields);
   return restart;
 }
@@ -328,7 +356,7 @@ JobEnd parse_end(Fields& outer, const Json& json) {
   JobEnd end{.exit_code = fields.number<int>("exit_code", 0, 255),
              .why = fields.sentence("why"),
              .restarts_used = fields.number<int>("restarts")};
-  if (fields.has("root_cause")) end.root_cause = parse_failure(fields, fields.object("root_cause"));
+  end.root_cause = parse_root_cause(fields);
   outer.adopt_problem(fields);
   return end;
 }

@@ -32,17 +32,22 @@ Result<std::unique_ptr<Rendezvous>> Rendezvous::open(boost::asio::io_context& io
   rendezvous->port_ = options.port;
   std::string why_not_here;
   if (is_ours) {
-    const CoordinatorOptions coordinator{.host = is_local ? options.host : std::string(),
-                                         .addresses = is_local ? options.addresses : HostAddresses(),
-                                         .port = options.port,
-                                         .spec = options.spec,
-                                         .timing = options.timing,
-                                         .secret = options.secret,
-                                         .reserved_descriptors = options.reserved_descriptors};
+    const CoordinatorOptions coordinator{
+        .host = is_local ? options.host : std::string(),
+        .addresses = is_local ? options.addresses : HostAddresses(),
+        .port = options.port,
+        .spec = options.spec,
+        .timing = options.timing,
+        .secret = options.secret,
+        .reserved_descriptors = [&listener] { return listener.reserved_descriptors(); }};
     auto opened = Coordinator::open(io, coordinator, logger);
     if (opened) {
       rendezvous->coordinator_ = std::move(*opened);
       rendezvous->port_ = rendezvous->coordinator_->port();
+      rendezvous->coordinator_->set_log_sink(
+          [&listener](ConnectionId connection, const std::string& node, const LogLines& lines) {
+            listener.remote_lines(connection, node, lines);
+          });
     } else if (options.place == CoordinatorPlace::kHere) {
       const Error& error = opened.error();
       return Error(error.code(),
@@ -84,10 +89,10 @@ void Rendezvous::close(const JobEnd& end, Duration patience, std::function<void(
   coordinator_->set_on_done([this] { close_coordinator(); });
   timer_.set_after(patience, [this] { close_anyway(); });
   notice_.set_after(kNoticeAfter, [this, patience] {
-    listener_.on_waiting(
-        fmt::format("waiting up to {} for {} to end; Ctrl-C or SIGTERM ends this node "
-                    "without it",
-                    format_duration(patience), coordinator_->awaited()));
+    listener_.heard(
+        Waiting{fmt::format("waiting up to {} for {} to end; Ctrl-C or SIGTERM ends this node "
+                            "without it",
+                            format_duration(patience), coordinator_->awaited())});
   });
 }
 
@@ -95,8 +100,8 @@ void Rendezvous::await_farewell(std::function<void()> on_closed) {
   if (!member_->await_farewell([this] { end_farewell(); })) return on_closed();
   on_closed_ = std::move(on_closed);
   notice_.set_after(kNoticeAfter, [this] {
-    listener_.on_waiting(
-        "waiting for the coordinator to take what is left; Ctrl-C or SIGTERM ends this node without that");
+    listener_.heard(Waiting{
+        "waiting for the coordinator to take what is left; Ctrl-C or SIGTERM ends this node without that"});
   });
 }
 
@@ -117,8 +122,8 @@ bool Rendezvous::hurry() {
 }
 
 void Rendezvous::close_anyway() {
-  listener_.on_waiting(
-      fmt::format("this node ends without waiting any longer for {}", coordinator_->awaited()));
+  listener_.heard(
+      Waiting{fmt::format("this node ends without waiting any longer for {}", coordinator_->awaited())});
   close_coordinator();
 }
 

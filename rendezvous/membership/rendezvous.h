@@ -31,8 +31,7 @@ struct RendezvousOptions {
   JobSpec spec;
   Timing timing;  ///< of the coordinator, where this node runs it; join and rejoin time-outs here too
   NodeFacts node;
-  std::string secret;                                 ///< empty: none
-  std::function<std::size_t()> reserved_descriptors;  ///< that the coordinator here leaves to this process
+  std::string secret;  ///< empty: none
 };
 
 /// Whether a node needs the addresses of the host: to tell whether one is its own, or to listen there.
@@ -45,22 +44,18 @@ bool needs_addresses(CoordinatorPlace place, const std::string& host);
 class Rendezvous {
  public:
   /// Errors  kUnavailable: the coordinator's port is taken (by something that is no coordinator of this job,
-  ///         as the listener's on_rendezvous_lost says a moment later, where the place is kIfOurs).
+  ///         as RendezvousLost says a moment later, where the place is kIfOurs).
   static Result<std::unique_ptr<Rendezvous>> open(boost::asio::io_context& io,
                                                   const RendezvousOptions& options, Listener& listener,
                                                   Logger& logger);
 
   [[nodiscard]] Member& member() { return *member_; }
-  /// Where --log-funnel of the other nodes ends; of no effect where the coordinator runs elsewhere.
-  void set_log_sink(LogSink sink) {
-    if (coordinator_) coordinator_->set_log_sink(std::move(sink));
-  }
   /// Where the coordinator is reached: the kernel's choice, if the options left it that.
   [[nodiscard]] Port port() const { return port_; }
   [[nodiscard]] bool has_coordinator() const { return coordinator_ != nullptr; }
   /// Ends this node's part; none of its workers is alive. Where the coordinator is here, the job ends for all
   /// as `end` says (unless it has ended already), and the coordinator goes on until the other agents have
-  /// heard it and left, at most for `patience`; for whom, `on_waiting` is told after a moment. Then nothing
+  /// heard it and left, at most for `patience`; for whom, the listener is told after a moment. Then nothing
   /// is pending on the io_context, and `on_closed` is called.
   void close(const JobEnd& end, Duration patience, std::function<void()> on_closed);
   /// While it closes: every agent is told the end now, and has a second to leave; asked again, it has none.

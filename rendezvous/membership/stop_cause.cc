@@ -42,7 +42,7 @@ bool StopCause::is_explained_by(const NodeFailure& failure) const {
   if (!failure_) return !failure.final_because.empty() || (failure.weight == Weight::kCause && has_pause());
   if (failure.weight != failure_->weight) return failure.weight > failure_->weight;
   // Of two of its own workers a node knows which failed first, and tells of the other only if it was that.
-  if (failure.node_rank == failure_->node_rank) return failure.rank != failure_->rank;
+  if (failure.node_rank == failure_->node_rank) return failure.rank() != failure_->rank();
   return failure.has_left && failure_->weight == Weight::kSymptom && !failure_->has_left;
 }
 
@@ -55,7 +55,7 @@ JobEnd StopCause::ended_by_failure() const {
   if (failure.final_because.empty() && ending_) failure.final_because = ending_->why;
   JobEnd end{.exit_code = failure.exit_code, .why = why_};
   if (!failure.final_because.empty()) end.why += "; " + failure.final_because;
-  if (failure.rank) end.root_cause = std::move(failure);
+  if (failure.worker) end.root_cause = std::move(failure);
   return end;
 }
 

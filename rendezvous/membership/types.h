@@ -1,8 +1,10 @@
 #pragma once
 
 #include "rendezvous/base/clock.h"
+#include "rendezvous/base/exit_status.h"
 #include "rendezvous/base/ids.h"
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -72,8 +74,8 @@ struct Seat {
 /// A round as one node sees it: its seat, and where its workers find the store.
 struct Round {
   Seat seat;
-  std::string master_addr;  ///< at which this very node reaches the coordinator: proven by its connection
-  Port master_port;
+  std::string master_addr{};  ///< at which this very node reaches the coordinator: proven by its connection
+  Port master_port{};
   TimePoint valid_until = TimePoint::max();  ///< not to be started after that: the others may have gone on
   /// Restart::why of the restart that this is; empty: it is the first start, or this node was not there before.
   std::string restart_cause{};
@@ -88,33 +90,48 @@ enum class Weight {
 };
 std::string_view to_string(Weight weight);
 
+/// One worker of one generation and how it ended: what any node can be told of it.
+struct WorkerEnd {
+  Rank rank;
+  LocalRank local_rank;
+  int pid = 0;                       ///< 0 when it was never spawned
+  std::optional<ExitStatus> status;  ///< none when it was never spawned or has not ended
+  std::chrono::system_clock::time_point started_wall{};
+  std::chrono::system_clock::time_point ended_wall{};
+  std::string error_file;  ///< TORCHELASTIC_ERROR_FILE of this worker, there or not; a path on its host
+
+  friend bool operator==(const WorkerEnd&, const WorkerEnd&) = default;
+};
+
+/// What can be said of a worker's end beyond that: enough for the report of another node.
+struct Account {
+  std::string diagnosis;      ///< its node's: "out of memory: …"; empty: the exit says all
+  std::string error_message;  ///< of its error file: "ValueError: loss is nan"; empty: it wrote none
+  std::string error_stack;
+  std::string stderr_tail;    ///< last lines, or its traceback
+  bool is_traceback = false;  ///< `stderr_tail` is one
+
+  friend bool operator==(const Account&, const Account&) = default;
+};
+
 /// What a node tells about the first of its workers that failed: enough for any node to print the report.
 struct NodeFailure {
-  std::optional<Rank> rank;  ///< none: no worker is to blame, as for --job-timeout
-  LocalRank local_rank;
+  std::optional<WorkerEnd> worker;  ///< none: no worker is to blame, as for --job-timeout
   NodeRank node_rank;
   Generation generation;  ///< in which it failed; the coordinator says so
   std::string host;
-  int pid = 0;
-  int exit_code = 1;         ///< the job's, if this is the root cause
-  std::optional<int> code;   ///< that the worker exited with; none: it was killed, or has not ended
-  int signal = 0;            ///< not 0: that killed it
-  std::int64_t started = 0;  ///< Unix time, ns; 0: it was not
-  std::int64_t ended = 0;
+  int exit_code = 1;          ///< the job's, if this is the root cause
   std::string what;           ///< "rank 2 (pid 4711) was killed by SIGKILL after 3.2 s"
-  std::string error_file;     ///< its path on that host; empty: none was written
-  std::string error_message;  ///< what that file says: "ValueError: loss is nan"
-  std::string error_stack;
-  std::string diagnosis;      ///< its node's: "out of memory: …"; empty: the exit says all
-  std::string stderr_tail;    ///< last lines, or its traceback
-  bool is_traceback = false;  ///< `stderr_tail` is one
+  Account account;            ///< of the victim, where there is one
   std::string final_because;  ///< why a restart would not help; empty: it may
   Weight weight = Weight::kCause;
   /// No failure, but who may be behind a symptom: it ended with 0 while others went on. It is weighed as a symptom.
   bool has_left = false;
-  /// Who lost it. The error's message and stack, the diagnosis and `stderr_tail` are then that rank's.
-  std::optional<Rank> victim;
+  std::optional<Rank> victim;  ///< who lost it
 
+  [[nodiscard]] std::optional<Rank> rank() const {
+    return worker ? std::optional(worker->rank) : std::nullopt;
+  }
   friend bool operator==(const NodeFailure&, const NodeFailure&) = default;
 };
 

@@ -76,18 +76,12 @@ double CoordinatorProcess::resident_bytes() const {
 
 struct Agents::Agent final : Listener {
   explicit Agent(Counts& shared) : counts(&shared) {}
-  void on_waiting(const std::string&) override {}
-  void on_round_begins(const Round&) override { ++counts->rounds; }
-  void on_round_stopped(const std::string&) override {
-    ++counts->stops;
-    member->workers_stopped();
+  void heard(const MemberEvent& event) override {
+    if (std::holds_alternative<RoundBegins>(event)) ++counts->rounds;
+    if (std::holds_alternative<RoundStopped>(event)) ++counts->stops, member->workers_stopped();
+    if (std::holds_alternative<LeaseLost>(event)) ++counts->kills, member->workers_stopped();
+    if (const auto* lost = std::get_if<RendezvousLost>(&event)) give_up(lost->error.message());
   }
-  void on_lease_lost(const std::string&) override {
-    ++counts->kills;
-    member->workers_stopped();
-  }
-  void on_job_ended(const JobEnd&) override {}
-  void on_rendezvous_lost(const Error& error) override { give_up(error.message()); }
 
   std::unique_ptr<Member> member;
   Counts* counts;

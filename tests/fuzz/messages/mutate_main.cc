@@ -23,12 +23,10 @@ std::vector<std::string> seeds() {
                        .pinned = NodeRank(1),
                        .replaces = MemberId(1),
                        .succeeded = Success{Generation(1), NodeRank(1), 2}};
-  const NodeFailure failure{.rank = Rank(1),
+  const NodeFailure failure{.worker = WorkerEnd{.rank = Rank(1), .pid = 4711},
                             .host = "b",
-                            .pid = 4711,
                             .what = "rank 1 exited",
-                            .diagnosis = "boom",
-                            .stderr_tail = "x\xff"};
+                            .account = {.diagnosis = "boom", .stderr_tail = "x\xff"}};
   const Seat seat{.generation = Generation(1), .nodes = 2, .world_size = WorldSize(4)};
   const std::vector<Message> messages{
       Hello{.run_id = "job", .max_nodes = 3, .node = node, .nonce = "00ff"},

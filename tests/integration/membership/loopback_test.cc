@@ -29,7 +29,10 @@ Timing quick() { return {.debounce = 50ms, .heartbeat = 200ms, .missed_heartbeat
 Timing patient() { return {.debounce = 60s, .heartbeat = 200ms, .missed_heartbeats = 5}; }
 
 NodeFailure failure_with(int code) {
-  return {.rank = Rank(1), .host = "b", .exit_code = code, .what = "rank 1 exited with code 7"};
+  return {.worker = WorkerEnd{.rank = Rank(1)},
+          .host = "b",
+          .exit_code = code,
+          .what = "rank 1 exited with code 7"};
 }
 
 std::string refusal(LoopbackWorld& world, const MemberOptions& options) {

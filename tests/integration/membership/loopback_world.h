@@ -10,24 +10,29 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <variant>
 #include <vector>
 
 namespace ddprun::membership::testing {
 
 /// A node without workers: what it is told, and what it does at once.
 struct LoopbackNode final : Listener {
-  void on_waiting(const std::string& text) override { waiting.push_back(text); }
-  void on_round_begins(const Round& told) override { rounds.push_back(told); }
-  void on_round_stopped(const std::string& reason) override {
-    stops.push_back(reason);
+  void heard(const MemberEvent& event) override {
+    std::visit([this](const auto& what) { hear(what); }, event);
+  }
+  void hear(const Waiting& told) { waiting.push_back(told.text); }
+  void hear(const RestartGranted&) {}
+  void hear(const RoundBegins& begins) { rounds.push_back(begins.round); }
+  void hear(const RoundStopped& stopped) {
+    stops.push_back(stopped.why);
     if (stops_at_once) member->workers_stopped();
   }
-  void on_lease_lost(const std::string& reason) override {
-    kills.push_back(reason);
+  void hear(const LeaseLost& lost) {
+    kills.push_back(lost.why);
     member->workers_stopped();
   }
-  void on_job_ended(const JobEnd& told) override { end = told; }
-  void on_rendezvous_lost(const Error& error) override { failed = error; }
+  void hear(const JobEnded& ended) { end = ended.end; }
+  void hear(const RendezvousLost& lost) { failed = lost.error; }
 
   std::unique_ptr<Member> member;
   bool stops_at_once = true;

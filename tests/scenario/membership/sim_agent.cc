@@ -14,7 +14,6 @@ namespace {
 
 using namespace std::chrono_literals;
 using launcher::DeadlineKind;
-using launcher::ExitStatus;
 
 constexpr Duration kGrace = 500ms;
 constexpr Duration kBlameWindow = 400ms;
@@ -311,7 +310,7 @@ void SimAgent::refused(const std::string& reason, bool may_return) {
     leave_connection();
     if (may_return) return world_.connect();
     if (leaving_signal_ != 0) return end_for_signal();
-    tell(launcher::RendezvousLost{Error(ErrorCode::kUsage, reason)}, true);
+    tell(RendezvousLost{Error(ErrorCode::kUsage, reason)}, true);
   });
 }
 
@@ -352,24 +351,23 @@ void SimAgent::act(const SendStatus& send) {
 }
 
 void SimAgent::act(const RoundBegins& start) {
-  seat_ = start.seat;
-  tell(launcher::round_begins(
-      {.seat = start.seat, .master_addr = {}, .master_port = {}, .valid_until = start.valid_until}));
+  seat_ = start.round.seat;
+  tell(start);
 }
 
 void SimAgent::act(const RoundStopped& stop) {
-  tell(launcher::RoundStopped{stop.why});
+  tell(stop);
   if (habits_.says_idle_too_early) perform(core_->workers_stopped(world_.clock()));
 }
 
 void SimAgent::act(const LeaseLost& kill) {
   ++kills_by_lease_;
-  tell(launcher::LeaseLost{kill.why});
+  tell(kill);
 }
 
 // Without dice, so that the schedules of old seeds stay what they were.
-void SimAgent::act(const ShowRestart&) {
-  later(std::max(tells_at_, world_.now()) - world_.now(), [this] { raise(launcher::RestartGranted{}); });
+void SimAgent::act(const RestartGranted& granted) {
+  later(std::max(tells_at_, world_.now()) - world_.now(), [this, granted] { raise(granted); });
 }
 
 void SimAgent::act(const ComeBack&) {
@@ -383,7 +381,7 @@ void SimAgent::act(const ComeBack&) {
 void SimAgent::act(const JobEnded& leave) {
   leave_connection();
   told_end_ = leave.end;
-  tell(launcher::JobEnded{leave.end.exit_code, leave.end.why}, true);
+  tell(leave, true);
 }
 
 void SimAgent::leave_connection() {
@@ -402,7 +400,7 @@ void SimAgent::tell(Event event, bool is_last) {
 }
 
 void SimAgent::end_for_signal() {
-  tell(launcher::JobEnded{exit_code_of_leaving(leaving_signal_), "told to stop"}, true);
+  tell(JobEnded{{.exit_code = exit_code_of_leaving(leaving_signal_), .why = "told to stop"}}, true);
 }
 
 std::string SimAgent::describe() const {

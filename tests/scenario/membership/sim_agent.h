@@ -2,7 +2,7 @@
 
 #include "launcher/agent/node_translation.h"
 #include "launcher/agent/supervisor.h"
-#include "launcher/process/exit_status.h"
+#include "rendezvous/base/exit_status.h"
 #include "rendezvous/membership/member_core.h"
 #include "tests/scenario/membership/dice.h"
 #include "tests/scenario/membership/promises.h"
@@ -113,7 +113,7 @@ class SimAgent final : private MemberWords {
   // Its workers.
   void spawn_all();
   void plan_their_lives();
-  void exit_in(Duration delay, LocalRank worker, launcher::ExitStatus status);
+  void exit_in(Duration delay, LocalRank worker, ExitStatus status);
   void signal_workers(const launcher::SignalGroups& action);
   void sweep(const launcher::Sweep& action);
   void processes_ended();
@@ -132,8 +132,8 @@ class SimAgent final : private MemberWords {
   void act(const RoundBegins& start);
   void act(const RoundStopped& stop);
   void act(const LeaseLost& kill);
-  void act(const ShowWaiting&) {}
-  void act(const ShowRestart&);
+  void act(const Waiting&) {}
+  void act(const RestartGranted& granted);
   void act(const ComeBack& back);
   void act(const JobEnded& leave);
   void tell(Event event, bool is_last = false);

@@ -222,7 +222,7 @@ class Schedule {
     });
     const auto& failure = status.failure;
     const bool is_by_worker =
-        failure && failure->rank && failure->weight == Weight::kCause;  // and no time-out
+        failure && failure->worker && failure->weight == Weight::kCause;  // and no time-out
     if (is_in_time && is_heard && is_by_worker) job_promises_->failure_told(status.generation);
     perform(actions);
   }

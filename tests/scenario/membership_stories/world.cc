@@ -23,7 +23,7 @@ void World::join(const std::string& node, LocalWorldSize workers, std::optional<
 
 void World::workers_fail(const std::string& node, int exit_code) {
   Agent& failing = agent(node);
-  const NodeFailure failure{.rank = Rank(0),
+  const NodeFailure failure{.worker = WorkerEnd{.rank = Rank(0)},
                             .host = node,
                             .exit_code = exit_code,
                             .what = fmt::format("a worker of {} exited with code {}", node, exit_code)};
@@ -135,7 +135,7 @@ void World::act(Agent& agent, const SendStatus& send) {
 }
 
 void World::act(Agent& agent, const RoundBegins& start) {
-  const Seat& seat = start.seat;
+  const Seat& seat = start.round.seat;
   say(fmt::format("{} starts its workers: generation {}, node rank {} of {}, ranks {}-{} of {}", agent.name,
                   seat.generation, seat.node_rank, seat.nodes, seat.base_rank,
                   seat.base_rank.value() + agent.facts.local_world_size.value() - 1, seat.world_size));
@@ -152,11 +152,11 @@ void World::act(Agent& agent, const LeaseLost& kill) {
   agent.owes_stop = true;
 }
 
-void World::act(Agent& agent, const ShowWaiting& show) {
+void World::act(Agent& agent, const Waiting& show) {
   say(fmt::format("{} waits: {}", agent.name, show.text));
 }
 
-void World::act(Agent& agent, const ShowRestart& show) {
+void World::act(Agent& agent, const RestartGranted& show) {
   const Restart& restart = show.restart;
   std::string line = fmt::format("{} says: {}; starting all workers again", agent.name, restart.why);
   if (restart.delay > Duration::zero()) line += fmt::format(" in {:.1f} s", to_seconds(restart.delay));

@@ -66,8 +66,8 @@ class World {
   void act(Agent& agent, const RoundBegins& start);
   void act(Agent& agent, const RoundStopped& stop);
   void act(Agent& agent, const LeaseLost& kill);
-  void act(Agent& agent, const ShowWaiting& show);
-  void act(Agent& agent, const ShowRestart& show);
+  void act(Agent& agent, const Waiting& show);
+  void act(Agent& agent, const RestartGranted& show);
   void act(Agent& agent, const ComeBack& back);
   void act(Agent& agent, const JobEnded& leave);
   void perform(const JobActions& actions);

@@ -70,7 +70,7 @@ class Story {
       membership::Round round;
       round.seat.base_rank = Rank(command.number("base", 0));
       round.valid_until = clock_.now() + std::chrono::seconds(command.number("valid", 4));
-      return happen(round_begins(round));
+      return happen(RoundBegins{round});
     }
     if (verb == "restart-granted") return happen(RestartGranted{});
     if (verb == "no-round")
@@ -98,8 +98,8 @@ class Story {
     if (verb == "swept") return happen(Swept{command.text("but")});
     if (verb == "complete") return happen(JobEnded{});
     if (verb == "job-ends")
-      return happen(JobEnded{command.number("code", 0),
-                             "rank 9 exited with code 9 on node 1; the restart budget is spent"});
+      return happen(JobEnded{{.exit_code = command.number("code", 0),
+                              .why = "rank 9 exited with code 9 on node 1; the restart budget is spent"}});
     if (verb == "lease-lost") return happen(LeaseLost{"no word from the coordinator for 5.0 s"});
     if (verb == "tick") return tick(command);
     return fmt::format("unknown command {}\n", verb);
@@ -170,12 +170,13 @@ class Story {
     return show(supervisor_->handle(event, clock_.now()));
   }
 
-  // What LocalRounds answers a node alone that asks for another generation.
+  // What the job answers a node alone that asks for another generation.
   std::string answer() {
     const PublishFailure failure = *std::exchange(failure_, std::nullopt);
     const membership::RestartDecision decision = policy_->decide(clock_.now() - began_at_, clock_.now());
     if (!decision.restart)
-      return happen(JobEnded{failure.exit_code, membership::refusal_of(decision, failure.why)});
+      return happen(
+          JobEnded{{.exit_code = failure.exit_code, .why = membership::refusal_of(decision, failure.why)}});
     return fmt::format("answer: {}\n", decision.why) + happen(RestartGranted{});
   }
 

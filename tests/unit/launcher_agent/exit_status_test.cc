@@ -1,4 +1,4 @@
-#include "launcher/process/exit_status.h"
+#include "rendezvous/base/exit_status.h"
 
 #include "tests/support/catch.h"
 
@@ -6,7 +6,7 @@
 
 #include <csignal>
 
-using namespace ddprun::launcher;
+using namespace ddprun;
 
 TEST_CASE("an exit status speaks in one sentence") {
   CHECK(to_string(ExitStatus::exited(0)) == "exited with code 0");

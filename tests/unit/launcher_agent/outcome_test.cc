@@ -12,7 +12,11 @@ using namespace ddprun::launcher;
 namespace {
 
 WorkerOutcome worker(int rank, ExitStatus status, EndKind end_kind = EndKind::kConsequence) {
-  return {.rank = Rank(rank), .pid = 700 + rank, .status = status, .end_kind = end_kind};
+  WorkerOutcome outcome;
+  outcome.rank = Rank(rank);
+  outcome.status = status;
+  outcome.end_kind = end_kind;
+  return outcome;
 }
 
 /// One generation, of which the worker of rank 2 seemed to be the root cause here.
@@ -28,63 +32,65 @@ JobOutcome after_a_symptom(int restart_count = 3) {
   return outcome;
 }
 
-RemoteCause cause(int rank, int generation, bool is_here = false) {
-  RemoteCause cause{.worker = {.rank = Rank(rank)},
-                    .host = "b",
-                    .generation = Generation(static_cast<std::uint32_t>(generation)),
-                    .is_here = is_here};
-  cause.final_because = "exit code 78";
-  return cause;
+membership::NodeFailure cause(int rank, int generation) {
+  return {.worker = membership::WorkerEnd{.rank = Rank(rank)},
+          .generation = Generation(static_cast<std::uint32_t>(generation)),
+          .host = "b",
+          .final_because = "exit code 78"};
 }
 
-membership::Restart restart(int restart_count) {
-  return {.restart_count = restart_count, .number = 2, .allowed = 5, .why = "node 1 was lost"};
+membership::Restart restart(int restart_count, std::optional<membership::NodeFailure> cause = {}) {
+  return {.restart_count = restart_count,
+          .number = 2,
+          .allowed = 5,
+          .why = "node 1 was lost",
+          .root_cause = std::move(cause)};
 }
 
 }  // namespace
 
 TEST_CASE("a restart for a lost node is kept with its generation, of which no worker is the root cause") {
   JobOutcome outcome = after_a_symptom();
-  note_restart(outcome, restart(4), std::nullopt);
+  note_restart(outcome, restart(4));
   const GenerationOutcome& last = outcome.generations.back();
   CHECK(last.restart_why == "node 1 was lost");
   CHECK_FALSE(last.root_cause);
   CHECK(last.workers[0].end_kind == EndKind::kConsequence);
   CHECK(outcome.granted_restart->why == "node 1 was lost");
   CHECK(outcome.restarts_used == 1);
-  outcome.remote_cause.reset();
+  outcome.told_cause.reset();
   note_bad_end(outcome);  // told of nobody: what was before stays
   CHECK(outcome.granted_restart);
 }
 
 TEST_CASE("what a generation failed of in which this node had no part is not said of an older one") {
   JobOutcome outcome = after_a_symptom();
-  note_restart(outcome, restart(5), cause(7, 4));
+  note_restart(outcome, restart(5, cause(7, 4)));
   const GenerationOutcome& last = outcome.generations.back();
   CHECK(last.root_cause == 0U);
-  CHECK_FALSE(last.remote_cause);
+  CHECK_FALSE(last.told_cause);
   CHECK(last.restart_why.empty());
-  CHECK(outcome.granted_restart->cause->worker.rank == Rank(7));
+  CHECK(outcome.granted_restart->cause->rank() == Rank(7));
 }
 
 TEST_CASE("the end of a generation in which this node had no part is no restart any more") {
   JobOutcome outcome = after_a_symptom();
-  note_restart(outcome, restart(4), std::nullopt);
-  outcome.remote_cause = cause(7, 4);
+  note_restart(outcome, restart(4));
+  outcome.told_cause = cause(7, 4);
   note_bad_end(outcome);
   CHECK_FALSE(outcome.granted_restart);
   CHECK(outcome.refusal == "exit code 78");
-  CHECK(outcome.remote_cause->worker.rank == Rank(7));
-  CHECK_FALSE(outcome.generations.back().remote_cause);
+  CHECK(outcome.told_cause->rank() == Rank(7));
+  CHECK_FALSE(outcome.generations.back().told_cause);
 }
 
 TEST_CASE("a rank of this node that left with 0 is the root cause, and who lost it stays told") {
   JobOutcome outcome = after_a_symptom();
-  outcome.remote_cause = cause(3, 3, true);
+  outcome.told_cause = cause(3, 3);
   note_bad_end(outcome);
   const GenerationOutcome& last = outcome.generations.back();
   CHECK(last.workers[1].end_kind == EndKind::kRootCause);
   CHECK(last.workers[0].end_kind == EndKind::kConsequence);
-  CHECK(outcome.remote_cause->worker.pid == 703);
-  CHECK(last.remote_cause->worker.pid == 703);
+  CHECK(outcome.told_cause->rank() == Rank(3));
+  CHECK(last.told_cause->rank() == Rank(3));
 }

@@ -47,7 +47,7 @@ JobOutcome job(std::vector<WorkerOutcome> workers, StopReason reason = StopReaso
 std::optional<RootCause> root_of(const JobOutcome& outcome, std::optional<std::string> diagnosis = {},
                                  std::optional<ErrorFile> file = {}) {
   const GenerationOutcome& last = outcome.generations.back();
-  return RootCause{&last.workers[*last.root_cause], std::move(diagnosis), std::move(file)};
+  return RootCause{last.workers[*last.root_cause], std::move(diagnosis), std::move(file)};
 }
 
 ReportContext context() {
@@ -246,7 +246,7 @@ TEST_CASE("a rank that left with 0 while others waited is named with what they s
   victim.stderr_tail = "RuntimeError: Connection closed by peer\n";
   victim.ending = {.weight = Weight::kSymptom, .symptom = "lost a peer (closed)", .is_own_failure = true};
   std::optional<RootCause> root = root_of(outcome, "uncaught Python exception RuntimeError: closed");
-  root->victim = &victim;
+  root->victim = victim;
   CHECK(render_report(outcome, root, context()) ==
         "ddprun: train.py failed: rank 1 (local rank 1, pid 101, host node-a) left with exit code 0 after "
         "1.2 s, while "

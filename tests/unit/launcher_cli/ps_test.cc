@@ -97,9 +97,12 @@ TEST_CASE("what a launcher publishes is read through its descriptors, also when 
   CHECK(parse_job_state(read_job_state(getpid())).value().phase == "starting");
   publisher.round_begins(membership::Round{.seat = {.restart_count = 1}});
   CHECK(parse_job_state(read_job_state(getpid())).value().log_dir == plan.log_root + "/attempt_1");
-  publisher.worker_spawned({}, WorkerOutcome{.local_rank = LocalRank(1), .pid = 4711});
+  WorkerOutcome worker;
+  worker.local_rank = LocalRank(1);
+  worker.pid = 4711;
+  publisher.worker_spawned({}, worker);
   CHECK(parse_job_state(read_job_state(getpid())).value().workers == std::vector<pid_t>{0, 4711});
-  publisher.worker_exited({}, WorkerOutcome{.local_rank = LocalRank(1), .pid = 4711});
+  publisher.worker_exited({}, worker);
   CHECK(parse_job_state(read_job_state(getpid())).value().workers == std::vector<pid_t>{0, 0});
   plan.log_root.clear();
   publisher.round_begins(membership::Round{.seat = {.restart_count = 2}});

@@ -43,8 +43,10 @@ TEST_CASE(
 TEST_CASE("why a worker failed is told with the restart, and with the end") {
   Story story = running(fixed(1, 1), "a");
   const auto fail = [&] {
-    const NodeFailure failure{
-        .rank = Rank(0), .exit_code = 7, .what = "rank 0 exited with code 7", .diagnosis = "ValueError: x"};
+    const NodeFailure failure{.worker = WorkerEnd{.rank = Rank(0)},
+                              .exit_code = 7,
+                              .what = "rank 0 exited with code 7",
+                              .account = {.diagnosis = "ValueError: x"}};
     story.tell('a',
                Status{.generation = story.job.generation(), .phase = Phase::kStopping, .failure = failure});
     CHECK(story.last('a').text == "rank 0 exited with code 7 on node 0 (a, 10.0.0.1)");
@@ -95,8 +97,10 @@ TEST_CASE("a node whose workers left with 0 is named when torch.distributed lost
   const bool lost_a_peer = GENERATE(true, false);
   Story story = running(fixed(2), "ab");
   story.tell('b', Phase::kSucceeded);
-  NodeFailure failure{
-      .rank = Rank(0), .host = "a", .exit_code = 1, .what = "rank 0 (pid 9) exited with code 1: lost a peer"};
+  NodeFailure failure{.worker = WorkerEnd{.rank = Rank(0)},
+                      .host = "a",
+                      .exit_code = 1,
+                      .what = "rank 0 (pid 9) exited with code 1: lost a peer"};
   failure.weight = lost_a_peer ? Weight::kSymptom : Weight::kDoubtful;
   story.tell('a', Status{.generation = story.job.generation(), .phase = Phase::kIdle, .failure = failure});
   story.tell('b', Phase::kIdle);
@@ -113,11 +117,13 @@ TEST_CASE("a node whose workers left with 0 is named when torch.distributed lost
 TEST_CASE("a rank that left with 0 on a node where others go on is named for the lost peer of another") {
   const bool lost_a_peer = GENERATE(true, false);
   Story story = running(fixed(2), "ab");
-  NodeFailure failure{
-      .rank = Rank(0), .host = "a", .exit_code = 9, .what = "rank 0 (pid 9) exited with code 9: lost a peer"};
+  NodeFailure failure{.worker = WorkerEnd{.rank = Rank(0)},
+                      .host = "a",
+                      .exit_code = 9,
+                      .what = "rank 0 (pid 9) exited with code 9: lost a peer"};
   failure.weight = lost_a_peer ? Weight::kSymptom : Weight::kDoubtful;
   story.tell('a', Status{.generation = story.job.generation(), .phase = Phase::kIdle, .failure = failure});
-  const NodeFailure leaver{.rank = Rank(1),
+  const NodeFailure leaver{.worker = WorkerEnd{.rank = Rank(1)},
                            .host = "b",
                            .what = "rank 1 (pid 8) left with exit code 0, while others waited for it",
                            .weight = Weight::kSymptom,
@@ -197,8 +203,11 @@ TEST_CASE("of the failures of two nodes the heavier one is to blame, with its co
   const Weight later = GENERATE(Weight::kSymptom, Weight::kDoubtful, Weight::kCause);
   Story story = running(fixed(2), "ab");
   story.fail('a', 1, false, true);
-  const NodeFailure failure{
-      .rank = Rank(0), .host = "b", .exit_code = 75, .what = "rank 1 exited", .weight = later};
+  const NodeFailure failure{.worker = WorkerEnd{.rank = Rank(0)},
+                            .host = "b",
+                            .exit_code = 75,
+                            .what = "rank 1 exited",
+                            .weight = later};
   story.tell('b', Status{.generation = story.job.generation(), .phase = Phase::kIdle, .failure = failure});
   story.tell('a', Phase::kIdle);
   REQUIRE(story.last('a').kind == OrderKind::kEnd);
@@ -209,8 +218,10 @@ TEST_CASE("of the failures of two nodes the heavier one is to blame, with its co
 TEST_CASE("of two causes of one node the one that it tells of last is to blame, of two nodes the first") {
   const char second = GENERATE('a', 'b');
   Story story = running(fixed(2, 1), "ab");
-  const NodeFailure later{.rank = Rank(1), .host = "a", .exit_code = 5, .what = "rank 1 exited"};
-  NodeFailure older{.rank = Rank(0), .host = {second}, .exit_code = 93, .what = "rank 0 exited"};
+  const NodeFailure later{
+      .worker = WorkerEnd{.rank = Rank(1)}, .host = "a", .exit_code = 5, .what = "rank 1 exited"};
+  NodeFailure older{
+      .worker = WorkerEnd{.rank = Rank(0)}, .host = {second}, .exit_code = 93, .what = "rank 0 exited"};
   older.final_because = "exit code 93 means: do not restart";
   const Generation generation = story.job.generation();
   story.tell('a', Status{.generation = generation, .phase = Phase::kStopping, .failure = later});
@@ -224,12 +235,16 @@ TEST_CASE("of two causes of one node the one that it tells of last is to blame, 
 TEST_CASE("who left with 0 is named with what the rank that lost it says") {
   const bool is_told = GENERATE(true, false);
   Story story = running(fixed(2), "ab");
-  NodeFailure failure{.rank = Rank(7), .host = "a", .what = "rank 7 exited with code 1: lost a peer"};
+  NodeFailure failure{
+      .worker = WorkerEnd{.rank = Rank(7)}, .host = "a", .what = "rank 7 exited with code 1: lost a peer"};
   failure.weight = Weight::kSymptom;
-  failure.diagnosis = "DistBackendError";
-  failure.stderr_tail = "Traceback";
-  failure.is_traceback = true;
-  NodeFailure leaver{.rank = Rank(8), .what = "rank 8 left", .weight = Weight::kSymptom, .has_left = true};
+  failure.account.diagnosis = "DistBackendError";
+  failure.account.stderr_tail = "Traceback";
+  failure.account.is_traceback = true;
+  NodeFailure leaver{.worker = WorkerEnd{.rank = Rank(8)},
+                     .what = "rank 8 left",
+                     .weight = Weight::kSymptom,
+                     .has_left = true};
   const Generation generation = story.job.generation();
   story.tell('a', Status{.generation = generation, .phase = Phase::kIdle, .failure = failure});
   if (is_told) story.tell('b', Status{.generation = generation, .phase = Phase::kIdle, .failure = leaver});
@@ -239,18 +254,20 @@ TEST_CASE("who left with 0 is named with what the rank that lost it says") {
   const NodeFailure& cause = *story.last('a').end->root_cause;
   CHECK(cause.node_rank == NodeRank(1));
   CHECK(cause.victim == Rank(7));
-  CHECK(cause.diagnosis == "DistBackendError");
-  CHECK(cause.stderr_tail == "Traceback");
-  CHECK(cause.is_traceback);
+  CHECK(cause.account.diagnosis == "DistBackendError");
+  CHECK(cause.account.stderr_tail == "Traceback");
+  CHECK(cause.account.is_traceback);
 }
 
 TEST_CASE("that a restart will not help stays true when another is found to have failed before") {
   const char second = GENERATE('a', 'b');
   Story story = running(fixed(2, 1), "ab");
-  NodeFailure first{.rank = Rank(1), .host = "a", .exit_code = 93, .what = "rank 1 exited"};
+  NodeFailure first{
+      .worker = WorkerEnd{.rank = Rank(1)}, .host = "a", .exit_code = 93, .what = "rank 1 exited"};
   first.final_because = "exit code 93 means: do not restart";
   first.weight = second == 'a' ? Weight::kCause : Weight::kDoubtful;
-  const NodeFailure older{.rank = Rank(0), .host = {second}, .exit_code = 5, .what = "rank 0 exited"};
+  const NodeFailure older{
+      .worker = WorkerEnd{.rank = Rank(0)}, .host = {second}, .exit_code = 5, .what = "rank 0 exited"};
   const Generation generation = story.job.generation();
   story.tell('a', Status{.generation = generation, .phase = Phase::kStopping, .failure = first});
   story.tell(second, Status{.generation = generation, .phase = Phase::kStopping, .failure = older});
@@ -258,15 +275,17 @@ TEST_CASE("that a restart will not help stays true when another is found to have
   story.tell('b', Phase::kIdle);
   REQUIRE(story.last('a').kind == OrderKind::kEnd);
   CHECK(story.last('a').end->exit_code == 5);
-  CHECK(story.last('a').end->root_cause->rank == Rank(0));
+  CHECK(story.last('a').end->root_cause->rank() == Rank(0));
 }
 
 TEST_CASE("a node that goes on telling of a rank that left, and of its success, changes nothing any more") {
   Story story = running(fixed(2), "ab");
-  NodeFailure failure{.rank = Rank(0), .host = "a", .what = "rank 0 exited with code 1"};
+  NodeFailure failure{.worker = WorkerEnd{.rank = Rank(0)}, .host = "a", .what = "rank 0 exited with code 1"};
   failure.weight = Weight::kSymptom;
-  const NodeFailure leaver{
-      .rank = Rank(9), .what = "rank 9 left", .weight = Weight::kSymptom, .has_left = true};
+  const NodeFailure leaver{.worker = WorkerEnd{.rank = Rank(9)},
+                           .what = "rank 9 left",
+                           .weight = Weight::kSymptom,
+                           .has_left = true};
   const Generation generation = story.job.generation();
   story.tell('a', Status{.generation = generation, .phase = Phase::kStopping, .failure = failure});
   for (int heartbeat = 0; heartbeat < 5; ++heartbeat) {
@@ -281,8 +300,11 @@ TEST_CASE("a node that goes on telling of a rank that left, and of its success, 
 
 TEST_CASE("a cause of any node is before who left with 0") {
   Story story = running(fixed(2), "ab");
-  const NodeFailure leaver{
-      .rank = Rank(0), .host = "b", .what = "rank 1 left", .weight = Weight::kSymptom, .has_left = true};
+  const NodeFailure leaver{.worker = WorkerEnd{.rank = Rank(0)},
+                           .host = "b",
+                           .what = "rank 1 left",
+                           .weight = Weight::kSymptom,
+                           .has_left = true};
   story.tell('b', Status{.generation = story.job.generation(), .phase = Phase::kStopping, .failure = leaver});
   story.fail('a', 7);
   story.tell('a', Phase::kIdle);
@@ -401,7 +423,7 @@ TEST_CASE("the node of a failure is named where it happened, not after what foll
   const auto said = [&](const std::string& what) {
     story.tell('b', Status{.generation = Generation(1),
                            .phase = Phase::kStopping,
-                           .failure = NodeFailure{.rank = Rank(0), .what = what}});
+                           .failure = NodeFailure{.worker = WorkerEnd{.rank = Rank(0)}, .what = what}});
     return story.last('a').text;
   };
   SECTION("a symptom") {

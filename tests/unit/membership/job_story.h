@@ -40,7 +40,7 @@ class Story {
   }
   void tell(char name, Phase phase) { tell(name, Status{.generation = job.generation(), .phase = phase}); }
   void fail(char name, int exit_code, bool do_not_restart = false, bool is_symptom = false) {
-    NodeFailure failure{.rank = Rank(0),
+    NodeFailure failure{.worker = WorkerEnd{.rank = Rank(0)},
                         .host = std::string(1, name),
                         .exit_code = exit_code,
                         .what = "rank 0 exited with code 7"};

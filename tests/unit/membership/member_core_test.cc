@@ -83,7 +83,7 @@ TEST_CASE("that the job is to end a node tells whomever it finds") {
   const NodeFailure time_out{.exit_code = 75, .what = "the job is not done after 4 s"};
   const auto told_of_it = [](const MemberActions& actions) {
     const auto* send = actions.empty() ? nullptr : std::get_if<SendStatus>(&actions.back());
-    return send != nullptr && send->status.failure && !send->status.failure->rank;
+    return send != nullptr && send->status.failure && !send->status.failure->worker;
   };
   member.workers_succeeded(now);
   member.disconnected("lost", now);
@@ -167,8 +167,10 @@ TEST_CASE(
   const TimePoint now{};
   MemberCore member = running_member(now);
   member.order({.kind = OrderKind::kStop, .generation = Generation(1), .text = "rank 1 failed"}, now);
-  const NodeFailure leaver{
-      .rank = Rank(0), .what = "rank 0 left", .weight = Weight::kSymptom, .has_left = true};
+  const NodeFailure leaver{.worker = WorkerEnd{.rank = Rank(0)},
+                           .what = "rank 0 left",
+                           .weight = Weight::kSymptom,
+                           .has_left = true};
   const MemberActions told = member.workers_failed(leaver, now);
   REQUIRE(told.size() == 1);
   CHECK(std::get<SendStatus>(told[0]).status.failure == leaver);

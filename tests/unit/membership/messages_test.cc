@@ -32,19 +32,20 @@ const AdmissionRules kRules{.spec = {.run_id = "cifar", .min_nodes = 2, .max_nod
 }  // namespace
 
 TEST_CASE("a status arrives as it was sent, with a failure in it") {
-  NodeFailure failure{
-      .rank = Rank(3), .host = "b", .pid = 4711, .exit_code = 137, .what = "rank 3 was killed"};
+  NodeFailure failure{.worker = WorkerEnd{.rank = Rank(3), .pid = 4711},
+                      .host = "b",
+                      .exit_code = 137,
+                      .what = "rank 3 was killed"};
   failure.final_because = "exit code 93";
-  failure.diagnosis = "out of memory: the limit of 2 GiB";
-  failure.stderr_tail = "Traceback\n";
-  failure.is_traceback = true;
+  failure.account.diagnosis = "out of memory: the limit of 2 GiB";
+  failure.account.stderr_tail = "Traceback\n";
+  failure.account.is_traceback = true;
   failure.weight = Weight::kDoubtful;
   failure.has_left = true;
   failure.victim = Rank(3);
-  failure.code = 7;
-  failure.signal = 9;
-  failure.started = 1'700'000'000'000'000'000;
-  failure.ended = 1'700'000'001'000'000'000;
+  failure.worker->status = GENERATE(ExitStatus::exited(7), ExitStatus::killed(9));
+  failure.worker->started_wall = std::chrono::system_clock::time_point(1'700'000'000s);
+  failure.worker->ended_wall = failure.worker->started_wall + 1s;
   const Status status{.sequence = 18'000'000'000'000'000'000ULL,
                       .generation = Generation(2),
                       .phase = Phase::kStopping,
@@ -114,29 +115,32 @@ TEST_CASE("who knows the question of ps --watch says so, and it is told from tha
 TEST_CASE("the longest report of a failure fits into a frame, and keeps the end of stderr") {
   const std::string worst(100'000, '\x01');
   Status status{.failure = NodeFailure{.exit_code = 1,
-                                       .error_message = worst,
-                                       .error_stack = worst,
-                                       .diagnosis = worst,
-                                       .stderr_tail = worst + "the end"}};
+                                       .account = {.diagnosis = worst,
+                                                   .error_message = worst,
+                                                   .error_stack = worst,
+                                                   .stderr_tail = worst + "the end"}}};
   CHECK(encode(status).size() <= kFrameHeaderBytes + kMaxFrameBytes);
-  CHECK_THAT(there_and_back(status).failure->stderr_tail, Catch::Matchers::EndsWith("the end"));
+  CHECK_THAT(there_and_back(status).failure->account.stderr_tail, Catch::Matchers::EndsWith("the end"));
 }
 
 TEST_CASE("last words of any bytes and length fit into a message") {
-  Status status{.failure = NodeFailure{.exit_code = 1, .stderr_tail = std::string(100'000, '\xff')}};
+  Status status{.failure =
+                    NodeFailure{.exit_code = 1, .account = {.stderr_tail = std::string(100'000, '\xff')}}};
   CHECK(encode(status).size() < kMaxFrameBytes);
-  CHECK(there_and_back(status).failure->stderr_tail.size() == 3 * kMaxTailBytes);  // U+FFFD for each byte
+  CHECK(there_and_back(status).failure->account.stderr_tail.size() ==
+        3 * kMaxTailBytes);  // U+FFFD for each byte
 }
 
 TEST_CASE("what another node says of a failure is made fit for a line where it is read") {
-  const std::string frame = encode(Status{.failure = NodeFailure{.what = "WHAT", .diagnosis = "WHY"}});
+  const std::string frame =
+      encode(Status{.failure = NodeFailure{.what = "WHAT", .account = {.diagnosis = "WHY"}}});
   std::string json = frame.substr(kFrameHeaderBytes);
   json.replace(json.find("WHAT"), 4, "rank 1\\nexited");
   json.replace(json.find("WHY"), 3, "\\u001b[31mboom" + std::string(100'000, 'x'));
   const NodeFailure failure = *std::get<Status>(parse_message(json).value()).failure;
   CHECK(failure.what == "rank 1\\x0aexited");
-  CHECK_THAT(failure.diagnosis, Catch::Matchers::StartsWith("\\x1b[31mboomxx"));
-  CHECK(failure.diagnosis.size() <= kMaxErrorBytes);
+  CHECK_THAT(failure.account.diagnosis, Catch::Matchers::StartsWith("\\x1b[31mboomxx"));
+  CHECK(failure.account.diagnosis.size() <= kMaxErrorBytes);
 }
 
 TEST_CASE("a heartbeat is small") {

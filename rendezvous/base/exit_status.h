@@ -3,7 +3,7 @@
 #include <string>
 #include <string_view>
 
-namespace ddprun::launcher {
+namespace ddprun {
 
 /// How a process ended: a value. The raw wait status never leaves exit_status.cc.
 class ExitStatus {
@@ -42,4 +42,4 @@ class ExitStatus {
 /// "exited with code 3", "was killed by SIGSEGV (core dumped)".
 std::string to_string(const ExitStatus& status);
 
-}  // namespace ddprun::launcher
+}  // namespace ddprun

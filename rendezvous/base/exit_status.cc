@@ -1,4 +1,4 @@
-#include "launcher/process/exit_status.h"
+#include "rendezvous/base/exit_status.h"
 
 #include "rendezvous/base/check.h"
 #include "rendezvous/base/signal_name.h"
@@ -8,7 +8,7 @@
 
 #include <csignal>
 
-namespace ddprun::launcher {
+namespace ddprun {
 
 ExitStatus ExitStatus::from_waitid(int code, int value) {
   if (code == CLD_EXITED) return exited(value);
@@ -22,4 +22,4 @@ std::string to_string(const ExitStatus& status) {
                      status.core_dumped() ? " (core dumped)" : "");
 }
 
-}  // namespace ddprun::launcher
+}  // namespace ddprun
