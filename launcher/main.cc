@@ -27,6 +27,8 @@
 #include <filesystem>
 #include <string>
 #include <system_error>
+#include <type_traits>
+#include <variant>
 #include <vector>
 
 namespace {
@@ -43,26 +45,39 @@ spdlog::level::level_enum log_level(const Options& options) {
   return level ? *level : spdlog::level::warn;
 }
 
-int drain(const CommandLine& line) {
-  constexpr std::size_t kNeeded = 16;  // a loop, its bells, a look-up and a connection
-  if (const auto raised = raise_open_files("ddprun drain", kNeeded); !raised) return refuse(raised.error());
-  return line.job ? drain_local_job(*line.job) : drain_through_coordinator(line.drain);
+int carry_out(const HelpCommand& help) {
+  const std::size_t columns = terminal_columns(STDOUT_FILENO);
+  return answer(help.command.empty() ? help_text(columns) : command_help(help.command, columns));
 }
 
-int list_jobs(bool as_json) {
+int carry_out(const PrintCommand& print) { return answer(print.text); }
+int carry_out(const CompletionsCommand& completions) { return answer(completion_script(completions.shell)); }
+int carry_out(const StoreCommand& store) { return serve_store(store); }
+int carry_out(const DoctorCommand& doctor) { return run_doctor(doctor); }
+int carry_out(const WhyCommand& why) { return run_why(why.job.value_or(""), why.as_json); }
+int carry_out(const CoordinatorCommand& coordinator) { return coordinate(coordinator, log_level({})); }
+
+int carry_out(const PsCommand& ps) {
+  if (ps.keeps_watching) return watch::watch_jobs();
   std::vector<JobFacts> jobs = find_jobs(read_own_processes());
   read_last_output(jobs);
-  return answer(as_json ? jobs_json(jobs) : render_jobs(jobs));
+  return answer(ps.as_json ? jobs_json(jobs) : render_jobs(jobs));
+}
+
+int carry_out(const DrainCommand& drain) {
+  constexpr std::size_t kNeeded = 16;  // a loop, its bells, a look-up and a connection
+  if (const auto raised = raise_open_files("ddprun drain", kNeeded); !raised) return refuse(raised.error());
+  return drain.job ? drain_local_job(*drain.job) : drain_through_coordinator(drain);
 }
 
 /// Becomes ddprun-worker. Returns where it cannot.
-int hand_on(const std::vector<std::string>& job_command) {
+int carry_out(const JobCommand& command) {
   std::error_code ignored;
   const std::string here = std::filesystem::read_symlink("/proc/self/exe", ignored).parent_path().string();
   const Result<std::string> worker = find_worker(here);
   if (!worker) return refuse(worker.error());
   std::vector<std::string> words{*worker};
-  words.insert(words.end(), job_command.begin(), job_command.end());
+  words.insert(words.end(), command.words.begin(), command.words.end());
   std::vector<char*> argv;
   for (std::string& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);
@@ -80,36 +95,16 @@ int run(const std::vector<std::string>& args, const std::optional<std::string>& 
   }
   Result<CommandLine> line = parse_command_line(args, process_env);
   if (!line) return refuse(line.error());
-  line->coordinator.secret = secret;
-  line->drain.secret = secret;
-  line->doctor.secret = secret;
-  switch (line->command) {
-    case Command::kHelp:
-      return answer(line->text.empty() ? help_text(terminal_columns(STDOUT_FILENO))
-                                       : command_help(line->text, terminal_columns(STDOUT_FILENO)));
-    case Command::kPrint:
-      return answer(line->text);
-    case Command::kCompletions:
-      return answer(completion_script(line->shell));
-    case Command::kStore:
-      return serve_store(line->store);
-    case Command::kPs:
-      return line->keeps_watching ? watch::watch_jobs() : list_jobs(line->as_json);
-    case Command::kDoctor:
-      return run_doctor(line->doctor);
-    case Command::kWhy:
-      return run_why(line->job.value_or(""), line->as_json);
-    case Command::kCoordinator:
-      return coordinate(line->coordinator, log_level({}));
-    case Command::kJobCommand:
-      return hand_on(line->job_command);
-    case Command::kDrain:
-      return drain(*line);
-    case Command::kRun:
-      break;
-  }
-  const auto logger = make_stderr_logger("ddprun", log_level(line->options));
-  return run_job(line->options, secret, *logger);
+  return std::visit(
+      [&]<class Command>(Command& command) {
+        if constexpr (std::is_same_v<Command, Options>) {
+          return run_job(command, secret, *make_stderr_logger("ddprun", log_level(command)));
+        } else {
+          if constexpr (requires { command.secret; }) command.secret.text = secret;
+          return carry_out(command);
+        }
+      },
+      *line);
 }
 
 }  // namespace

@@ -19,21 +19,18 @@ constexpr Duration kFarewell = std::chrono::seconds(5);
 
 Result<membership::RendezvousOptions> rendezvous_options(const Plan& plan) {
   const Options& options = plan.options;
-  Result<std::string> secret = membership::load_secret(options.rdzv_secret_file, plan.host.job_secret);
+  Result<std::string> secret = membership::load_secret({options.rdzv_secret_file, plan.host.job_secret});
   if (!secret) return secret.error();
   membership::RendezvousOptions result;
-  const MeetingPlace& meeting = plan.meeting;
-  result.place = meeting.coordinator;
-  result.host = meeting.host;
-  result.addresses = meeting.addresses;
-  result.port = meeting.port;
+  result.place = plan.meeting.coordinator;
+  result.at = plan.meeting;
   result.spec = job_spec(plan);
   result.timing = options.rdzv_conf.timing;
   result.node = {.host = options.local_addr.empty() ? plan.host.hostname : options.local_addr,
                  .address = {},
                  .local_world_size = plan.local_world_size,
                  .role = options.role};
-  result.node.pinned = meeting.node_rank;
+  result.node.pinned = plan.meeting.node_rank;
   result.secret = std::move(*secret);
   return result;
 }
@@ -46,11 +43,11 @@ Result<std::unique_ptr<RoundSource>> CoordinatedRounds::open(boost::asio::io_con
   if (!options) return options.error();
   auto rendezvous = membership::Rendezvous::open(io, *options, listener, logger);
   if (!rendezvous) return rendezvous.error();
-  if (options->port.value() == 0) {
+  if (options->at.port.value() == 0) {
     listener.heard(membership::Waiting{
         fmt::format("the nodes meet at {0} port {1}, which the kernel chose: the others join with "
                     "--rdzv-endpoint {0}:{1}",
-                    to_string(Endpoint{options->host, std::nullopt}), (*rendezvous)->port())});
+                    to_string(Endpoint{options->at.host, std::nullopt}), (*rendezvous)->port())});
   }
   return std::unique_ptr<RoundSource>(new CoordinatedRounds(plan, std::move(*rendezvous)));
 }

@@ -25,12 +25,10 @@ TimePoint now() { return BootClock::now(); }
 Result<std::unique_ptr<RoundSource>> LocalRounds::open(boost::asio::io_context& io, const Plan& plan,
                                                        membership::Listener& listener, Logger& logger) {
   const Result<std::string> secret =
-      membership::load_secret(plan.options.rdzv_secret_file, plan.host.job_secret);
+      membership::load_secret({plan.options.rdzv_secret_file, plan.host.job_secret});
   if (!secret) return secret.error();
   store::StoreServerOptions options;
-  options.host = plan.meeting.host;
-  options.addresses = plan.meeting.addresses;
-  options.port = plan.meeting.port;
+  options.at = plan.meeting;
   options.reserved_descriptors = [&listener] { return listener.reserved_descriptors(); };
   Result<std::unique_ptr<store::StoreServer>> store = store::StoreServer::open(io, options, logger);
   if (!store) return store.error();
@@ -38,7 +36,7 @@ Result<std::unique_ptr<RoundSource>> LocalRounds::open(boost::asio::io_context& 
     (*store)->set_address_filter([](const boost::asio::ip::address& address) {
       return address.is_loopback() || membership::is_this_machine({address.to_string()});
     });
-  } else if (membership::is_reached_by_others(options.host, options.addresses)) {
+  } else if (membership::is_reached_by_others(options.at)) {
     logger.warn("{}", membership::no_secret_at((*store)->port(), plan.run_id));
   }
   return std::unique_ptr<RoundSource>(new LocalRounds(io, plan, listener, logger, std::move(*store)));

@@ -109,17 +109,17 @@ Result<CommandLine> parse_run(std::span<const std::string> args, const EnvLookup
   Result<ParsedArgs> parsed = split_args(syntax, args);
   if (!parsed) return parsed.error();
 
-  CommandLine line;
   for (const FlagUse& use : parsed->flags) {
     const std::string_view name = syntax[use.flag].name;
-    if (name == "help") return CommandLine{.command = Command::kHelp};
-    if (name == "version") return CommandLine{.command = Command::kPrint, .text = version_text()};
+    if (name == "help") return CommandLine(HelpCommand());
+    if (name == "version") return CommandLine(PrintCommand{version_text()});
     if (name == "print-completion") {
       Result<std::string> shell = parse_choice(use.values[0], completion_shells());
       if (!shell) return shell.error().with("--print-completion");
-      return CommandLine{.command = Command::kCompletions, .shell = *shell};
+      return CommandLine(CompletionsCommand{*shell});
     }
   }
+  Options options;
   std::set<std::size_t> given;
   std::vector<Said> all;
   for (const FlagUse& use : parsed->flags) {
@@ -127,17 +127,17 @@ Result<CommandLine> parse_run(std::span<const std::string> args, const EnvLookup
     all.push_back({use.flag, values_of(use), fmt::format("--{}", syntax[use.flag].name)});
   }
   add_environment(all, env, given);
-  if (Result<void> applied = apply_all(line.options, all); !applied) return applied.error();
-  if (Result<void> applied = apply_scheduler(line.options, env, given); !applied) return applied.error();
+  if (Result<void> applied = apply_all(options, all); !applied) return applied.error();
+  if (Result<void> applied = apply_scheduler(options, env, given); !applied) return applied.error();
 
   if (parsed->rest.empty()) {
     return usage_error("nothing to run: name a job.json, script.py or program after the flags");
   }
-  line.options.entrypoint = parsed->rest.front();
-  line.options.entrypoint_args.assign(parsed->rest.begin() + 1, parsed->rest.end());
-  if (line.options.entrypoint.empty())
+  options.entrypoint = parsed->rest.front();
+  options.entrypoint_args.assign(parsed->rest.begin() + 1, parsed->rest.end());
+  if (options.entrypoint.empty())
     return usage_error("the program's name is empty; is a shell variable unset?");
-  return line;
+  return CommandLine(std::move(options));
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include <iterator>
 #include <limits>
 #include <utility>
+#include <variant>
 
 namespace ddprun::launcher {
 namespace {
@@ -21,10 +22,10 @@ constexpr int kMost = std::numeric_limits<int>::max();
 
 /// A command is declared once, and parsing, help and completions follow from that.
 struct CommandEntry {
-  Command command;
   std::string name;
   std::vector<CommandUsage> usages;
   std::string as_program;  ///< how to run a program of that name; may be empty
+  /// Makes `line` that command with its defaults, which the flags then set.
   void (*declare)(CLI::App& app, CommandLine& line);
   /// What no flag alone can tell; may be null. `how` says how the command is written.
   Result<void> (*check)(CommandLine& line, const CLI::App& app, const std::string& how);
@@ -92,27 +93,28 @@ Result<void> check_job(const std::optional<std::string>& job, const std::string&
 }
 
 void declare_store(CLI::App& app, CommandLine& line) {
-  add_flag(app, "host", "ADDR", "listen at this address [all]", into_text(line.store.host));
+  StoreCommand& options = line.emplace<StoreCommand>();
+  add_flag(app, "host", "ADDR", "listen at this address [all]", into_text(options.at.host));
   add_flag(app, "port", "N", "listen at this port, 0: the kernel's choice [29500]",
-           [&port = line.store.port](const std::string& text) {
+           [&port = options.at.port](const std::string& text) {
              int number = 0;
              Result<void> read = into(number, 0, 65535)(text);
              if (read) port = Port(static_cast<std::uint16_t>(number));
              return read;
            });
-  add_flag(app, "fd", "N", "serve on this inherited listening socket",
-           into(line.store.inherited_fd, 0, 65535));
+  add_flag(app, "fd", "N", "serve on this inherited listening socket", into(options.inherited_fd, 0, 65535));
 }
 
 void declare_ps(CLI::App& app, CommandLine& line) {
-  CLI::Option* const json = app.add_flag("--json", line.as_json, "as a JSON array");
-  app.add_flag("--watch", line.keeps_watching,
+  PsCommand& options = line.emplace<PsCommand>();
+  CLI::Option* const json = app.add_flag("--json", options.as_json, "as a JSON array");
+  app.add_flag("--watch", options.keeps_watching,
                "a page of all ranks on all nodes every two seconds, until the last job is over")
       ->excludes(json);
 }
 
 void declare_doctor(CLI::App& app, CommandLine& line) {
-  DoctorCommand& options = line.doctor;
+  DoctorCommand& options = line.emplace<DoctorCommand>();
   add_flag(app, "nnodes", "N", "examine so many hosts together; ddprun doctor runs on each [this one alone]",
            into(options.hosts, 2, kMostDoctorHosts));
   add_flag(app, "rdzv-endpoint", "HOST:PORT",
@@ -134,11 +136,11 @@ void declare_doctor(CLI::App& app, CommandLine& line) {
         return ok();
       });
   add_flag(app, "rdzv-secret-file", "FILE", "a secret that only these hosts can read",
-           into_file(options.secret_file));
+           into_file(options.secret.file));
 }
 
 Result<void> check_doctor(CommandLine& line, const CLI::App& app, const std::string& how) {
-  const DoctorCommand& options = line.doctor;
+  const auto& options = std::get<DoctorCommand>(line);
   const bool is_together = app.count("--rdzv-endpoint") + app.count("--node-rank") + app.count("--timeout") +
                                app.count("--rdzv-secret-file") >
                            0;
@@ -155,18 +157,19 @@ Result<void> check_doctor(CommandLine& line, const CLI::App& app, const std::str
 }
 
 void declare_why(CLI::App& app, CommandLine& line) {
-  add_job(app, line.job);
-  app.add_flag("--json", line.as_json, "as a JSON object");
+  WhyCommand& options = line.emplace<WhyCommand>();
+  add_job(app, options.job);
+  app.add_flag("--json", options.as_json, "as a JSON object");
 }
 
 Result<void> check_why(CommandLine& line, const CLI::App&, const std::string& how) {
-  return check_job(line.job, how);
+  return check_job(std::get<WhyCommand>(line).job, how);
 }
 
 void declare_coordinator(CLI::App& app, CommandLine& line) {
-  CoordinatorCommand& options = line.coordinator;
+  CoordinatorCommand& options = line.emplace<CoordinatorCommand>();
   add_flag(app, "bind", "[HOST:]PORT", "listen there, port 0: the kernel's choice [29400 of every address]",
-           into_place(options.host, options.port));
+           into_place(options.at.host, options.at.port));
   add_flag(app, "nnodes", "N|MIN:MAX", "number of nodes",
            [&spec = options.spec](const std::string& text) -> Result<void> {
              const Result<NodeRange> nodes = parse_node_range(text);
@@ -190,19 +193,19 @@ void declare_coordinator(CLI::App& app, CommandLine& line) {
              return ok();
            });
   add_flag(app, "rdzv-secret-file", "FILE", "a secret that only the job's nodes can read",
-           into_file(options.secret_file));
+           into_file(options.secret.file));
 }
 
 Result<void> check_coordinator(CommandLine& line, const CLI::App&, const std::string&) {
-  if (line.coordinator.spec.max_nodes > 1) return ok();
+  if (std::get<CoordinatorCommand>(line).spec.max_nodes > 1) return ok();
   return usage_error(
       "a job of one node serves its own store and joins no coordinator; give --nnodes N or MIN:MAX, for two "
       "nodes or more");
 }
 
 void declare_drain(CLI::App& app, CommandLine& line) {
-  DrainCommand& options = line.drain;
-  add_job(app, line.job);
+  DrainCommand& options = line.emplace<DrainCommand>();
+  add_job(app, options.job);
   add_flag(app, "rdzv-endpoint", "HOST:PORT", "where the coordinator is",
            [&options](const std::string& text) {
              Result<void> read = into_place(options.host, options.port)(text);
@@ -211,76 +214,70 @@ void declare_drain(CLI::App& app, CommandLine& line) {
            });
   add_flag(app, "rdzv-id", "ID", "name of the job [none]", into_text(options.run_id));
   add_flag(app, "node-rank", "R", "let this node go [all]", into(options.node, 0, kMost));
-  add_flag(app, "rdzv-secret-file", "FILE", "the secret of the job's nodes", into_file(options.secret_file));
+  add_flag(app, "rdzv-secret-file", "FILE", "the secret of the job's nodes", into_file(options.secret.file));
 }
 
 Result<void> check_drain(CommandLine& line, const CLI::App& app, const std::string& how) {
-  const DrainCommand& options = line.drain;
+  auto& options = std::get<DrainCommand>(line);
   if (!options.host.empty()) {
-    if (!line.job) return ok();
-    return usage_error(fmt::format("\"{}\" and an endpoint are two jobs; {}", *line.job, how));
+    if (!options.job) return ok();
+    return usage_error(fmt::format("\"{}\" and an endpoint are two jobs; {}", *options.job, how));
   }
   if (app.count("--rdzv-id") + app.count("--node-rank") + app.count("--rdzv-secret-file") > 0)
     return usage_error(fmt::format("where is the coordinator? {}", how));
-  const Result<void> fits = check_job(line.job, how);
-  line.job = line.job.value_or("");
+  const Result<void> fits = check_job(options.job, how);
+  options.job = options.job.value_or("");
   return fits;
 }
 
 void declare_completions(CLI::App& app, CommandLine& line) {
-  app.add_option("shell", line.shell, "bash, zsh or tcsh")->type_name("SHELL");
+  app.add_option("shell", line.emplace<CompletionsCommand>().shell, "bash, zsh or tcsh")->type_name("SHELL");
 }
 
 Result<void> check_completions(CommandLine& line, const CLI::App&, const std::string&) {
-  if (line.shell.empty()) return usage_error("name one shell: bash, zsh or tcsh");
-  return keep(line.shell, parse_choice(line.shell, completion_shells()));
+  std::string& shell = std::get<CompletionsCommand>(line).shell;
+  if (shell.empty()) return usage_error("name one shell: bash, zsh or tcsh");
+  return keep(shell, parse_choice(shell, completion_shells()));
 }
 
 const std::vector<CommandEntry>& commands() {
   static const std::vector<CommandEntry> kCommands{
-      {Command::kStore,
-       "store",
+      {"store",
        {{"store [--host ADDR] [--port N | --fd N]", "serve a TCPStore alone"}},
        "./store for a program",
        declare_store,
        nullptr},
-      {Command::kPs,
-       "ps",
+      {"ps",
        {{"ps [--json | --watch]", "list your jobs on this host, or watch them"}},
        "ddprun -- ps … for the program ps",
        declare_ps,
        nullptr},
-      {Command::kDoctor,
-       "doctor",
+      {"doctor",
        {{"doctor", "say what is wrong with this machine, and how to mend it"},
         {"doctor --nnodes N --rdzv-endpoint HOST:PORT [--node-rank K]",
          "the same of several, run on each: who reaches whom, how fast, what differs"}},
        "./doctor for a program",
        declare_doctor,
        check_doctor},
-      {Command::kWhy,
-       "why",
+      {"why",
        {{"why [JOB|PID] [--json]", "say why a job does not get on: who is late, and in which line"}},
        "",
        declare_why,
        check_why},
-      {Command::kCoordinator,
-       "coordinator",
+      {"coordinator",
        {{"coordinator --bind [HOST:]PORT --nnodes N --rdzv-id ID",
          "let nodes meet on a machine that is none of them"}},
        "",
        declare_coordinator,
        check_coordinator},
-      {Command::kDrain,
-       "drain",
+      {"drain",
        {{"drain [JOB|PID]", "let a job on this host checkpoint and end with 75"},
         {"drain --rdzv-endpoint HOST:PORT --rdzv-id ID [--node-rank R]",
          "the same for a node, or a job, anywhere"}},
        "",
        declare_drain,
        check_drain},
-      {Command::kCompletions,
-       "completions",
+      {"completions",
        {{"completions bash|zsh|tcsh", "print shell completions"}},
        "",
        declare_completions,
@@ -358,13 +355,13 @@ std::vector<const CLI::Option*> words_of(const CLI::App& app) {
 }
 
 Result<CommandLine> parse_own(const CommandEntry& entry, std::span<const std::string> args) {
-  CommandLine line{.command = entry.command};
+  CommandLine line;
   CLI::App app;
   app.allow_extras();  // it counts "--" among them
   declare(entry, app, line);
   const Result<Written> written = split_written(app, entry.name, args);
   if (!written) return written.error();
-  if (written->asks_for_help) return CommandLine{.command = Command::kHelp, .text = entry.name};
+  if (written->asks_for_help) return CommandLine(HelpCommand{entry.name});
   if (const std::size_t most = words_of(app).size(); written->words.size() > most)
     return usage_error(fmt::format("unexpected \"{}\"; {}", written->words[most], how_to_write(entry)));
   std::vector<std::string> all = written->flags;
@@ -447,10 +444,9 @@ Result<CommandLine> parse_command(const std::string& command, std::span<const st
     Result<CommandLine> line = parse_own(*found, args);
     return line ? line : Result<CommandLine>(line.error().with(command));
   }
-  CommandLine line{.command = Command::kJobCommand};
-  line.job_command.push_back(command);
-  line.job_command.insert(line.job_command.end(), args.begin(), args.end());
-  return line;
+  JobCommand line{{command}};
+  line.words.insert(line.words.end(), args.begin(), args.end());
+  return CommandLine(std::move(line));
 }
 
 }  // namespace ddprun::launcher

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "rendezvous/base/endpoint.h"
+#include "rendezvous/base/exit_codes.h"
 #include "rendezvous/base/ids.h"
 #include "rendezvous/membership/timing.h"
 
@@ -72,7 +73,7 @@ struct Options {
   // Restarts and ends
   int max_restarts = 0;
   std::optional<std::chrono::milliseconds> max_restarts_window;  ///< forget restarts older than this
-  std::vector<int> no_restart_exit_codes{78, 93};
+  std::vector<int> no_restart_exit_codes{exit_code::kConfig, exit_code::kDoNotRestart};
   std::vector<int> signals_to_handle{SIGTERM, SIGINT, SIGHUP, SIGQUIT};  ///< that end the job in order
   std::chrono::milliseconds shutdown_timeout{30000};  ///< grace between the death signal and SIGKILL
   /// How long a symptom waits for its cause before the others are stopped.

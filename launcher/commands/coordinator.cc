@@ -22,14 +22,13 @@ namespace ddprun::launcher {
 int coordinate(const CoordinatorCommand& options, spdlog::level::level_enum level) {
   if (const auto raised = raise_open_files("ddprun coordinator", store::kServersOwnDescriptors); !raised)
     return refuse(raised.error());
-  Result<std::string> secret = membership::load_secret(options.secret_file, options.secret);
+  Result<std::string> secret = membership::load_secret(options.secret);
   if (!secret) return refuse(secret.error());
   boost::asio::io_context io(1);
   FunnelConsole console(io, level);
   const auto opened =
       membership::Coordinator::open(io,
-                                    {.host = options.host,
-                                     .port = options.port,
+                                    {.at = options.at,
                                      .spec = options.spec,
                                      .timing = options.timing,
                                      .secret = std::move(*secret),

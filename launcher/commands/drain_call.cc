@@ -99,7 +99,7 @@ class DrainCall {
 }  // namespace
 
 int drain_through_coordinator(const DrainCommand& options) {
-  Result<std::string> secret = membership::load_secret(options.secret_file, options.secret);
+  Result<std::string> secret = membership::load_secret(options.secret);
   if (!secret) return refuse(secret.error());
   boost::asio::io_context io(1);
   return DrainCall(io, options, std::move(*secret)).run();

@@ -20,8 +20,7 @@ int serve_store(const StoreCommand& options) {
   const auto logger = make_stderr_logger("ddprun", spdlog::level::warn);
   boost::asio::io_context io(1);
   store::StoreServerOptions server_options;
-  server_options.host = options.host;
-  server_options.port = options.port;
+  server_options.at = options.at;
   server_options.inherited_fd = options.inherited_fd;
   server_options.reserved_descriptors = [] { return store::kServersOwnDescriptors; };
   const Result<std::unique_ptr<store::StoreServer>> server =

@@ -99,22 +99,24 @@ std::string own_address(const Place& place) {
 int examine_together(const DoctorCommand& asked) {
   constexpr std::size_t kNeeded = 64;  // two listeners, a visit, and connections of some hosts
   if (const auto raised = raise_open_files("ddprun doctor", kNeeded); !raised) return refuse(raised.error());
-  Result<std::string> secret = membership::load_secret(asked.secret_file, asked.secret);
+  Result<std::string> secret = membership::load_secret(asked.secret);
   if (!secret) return refuse(secret.error());
   const Result<Place> place = place_of(asked);
   if (!place) return refuse(place.error());
   const MeetingPlace& where = place->meeting;
   const MachineFacts machine = read_machine();
   const auto logger = make_stderr_logger("ddprun", spdlog::level::warn);
-  const bool is_local = membership::is_loopback(where.host);
+  const auto listen_at = [&](Port port) {
+    return ListenAt{.addresses = membership::is_loopback(where.host) ? where.addresses : HostAddresses(),
+                    .port = port};
+  };
   boost::asio::io_context io(1);
 
   std::unique_ptr<HostsMeeting> here;
   std::string why_not_here;
   if (place->may_be_here) {
     auto opened = HostsMeeting::open(io,
-                                     {.addresses = is_local ? where.addresses : HostAddresses(),
-                                      .port = where.port,
+                                     {.at = listen_at(where.port),
                                       .endpoint = place->endpoint,
                                       .own_address = own_address(*place),
                                       .hosts = asked.hosts,
@@ -131,7 +133,7 @@ int examine_together(const DoctorCommand& asked) {
       why_not_here = opened.error().message();  // another doctor of this machine may be there
     }
   }
-  const auto target = ProbeTarget::open(io, is_local ? where.addresses : HostAddresses(), *logger);
+  const auto target = ProbeTarget::open(io, listen_at(Port(0)), *logger);
   if (!target) return refuse(target.error());
   Visit visit(io,
               {.host = where.host,

@@ -110,8 +110,7 @@ class HostsMeeting::Impl {
 
   Result<void> open() {
     store::StoreServerOptions store;
-    store.addresses = options_.addresses;
-    store.port = options_.port;
+    store.at = options_.at;
     store.reserved_descriptors = [] { return store::kServersOwnDescriptors; };
     auto server = store::StoreServer::open(io_, store, logger_);
     if (!server) return server.error();

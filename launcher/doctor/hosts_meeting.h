@@ -17,8 +17,7 @@
 namespace ddprun::launcher {
 
 struct MeetingOptions {
-  HostAddresses addresses;  ///< where to listen, the first that can be had; none: everywhere
-  Port port;
+  ListenAt at;
   std::string endpoint;     ///< for people
   std::string own_address;  ///< of this machine, as the others reach it; for people
   int hosts = 2;

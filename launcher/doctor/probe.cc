@@ -105,10 +105,10 @@ class ProbeTarget::Guest : public std::enable_shared_from_this<Guest> {
   Gate gate_;
 };
 
-Result<std::unique_ptr<ProbeTarget>> ProbeTarget::open(boost::asio::io_context& io,
-                                                       const HostAddresses& addresses, Logger& logger) {
+Result<std::unique_ptr<ProbeTarget>> ProbeTarget::open(boost::asio::io_context& io, const ListenAt& at,
+                                                       Logger& logger) {
   store::StoreServerOptions options;
-  options.addresses = addresses;
+  options.at = at;
   options.handshake_timeout = kTimeToSpeak;
   options.reserved_descriptors = [] { return store::kServersOwnDescriptors; };
   auto server = store::StoreServer::open(io, options, logger);

@@ -27,9 +27,9 @@ namespace ddprun::launcher {
 /// Lifetime  the io_context and the logger outlive it. The destructor calls `close()`.
 class ProbeTarget {
  public:
-  /// `addresses`: where to listen, the first that can be had; none: everywhere. Errors as of StoreServer.
-  static Result<std::unique_ptr<ProbeTarget>> open(boost::asio::io_context& io,
-                                                   const HostAddresses& addresses, Logger& logger);
+  /// Errors  as of StoreServer.
+  static Result<std::unique_ptr<ProbeTarget>> open(boost::asio::io_context& io, const ListenAt& at,
+                                                   Logger& logger);
   ~ProbeTarget() { close(); }
   ProbeTarget(const ProbeTarget&) = delete;
   ProbeTarget& operator=(const ProbeTarget&) = delete;

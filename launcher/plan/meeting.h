@@ -6,18 +6,15 @@
 #include "rendezvous/membership/rendezvous.h"
 
 #include <optional>
-#include <string>
 
 namespace ddprun::launcher {
 
 /// Where the workers find the store and the nodes of a job of several meet, and what this node knows of its place
 /// before they have.
-struct MeetingPlace {
+/// The addresses are look_up_meeting()'s; none where this node needs none.
+struct MeetingPlace : ListenAt {
   membership::CoordinatorPlace coordinator = membership::CoordinatorPlace::kHere;
-  std::string host;
-  Port port;                          ///< 0: the kernel chooses, where the store is served
   std::optional<NodeRank> node_rank;  ///< settled by the command line; otherwise the coordinator gives one
-  HostAddresses addresses;            ///< of `host`, from look_up_meeting(); none where this node needs none
 };
 
 /// One node serves its own store, at --rdzv-endpoint, or --master-addr and --master-port; without a port the kernel

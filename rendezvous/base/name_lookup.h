@@ -1,6 +1,7 @@
 #pragma once
 
 #include "rendezvous/base/beside_loop.h"
+#include "rendezvous/base/ids.h"
 #include "rendezvous/base/result.h"
 
 #include <boost/asio/io_context.hpp>
@@ -12,6 +13,14 @@ namespace ddprun {
 
 /// Addresses of a host as numbers, in the order in which they are to be tried.
 using HostAddresses = std::vector<std::string>;
+
+/// Where to listen, and where others then find it.
+struct ListenAt {
+  std::string host{};  ///< a name or an address; empty: every address, IPv6 and IPv4
+  HostAddresses
+      addresses{};  ///< the host's, where they have been looked up; the first that can be had is taken
+  Port port{};      ///< 0: the kernel's choice
+};
 
 /// The addresses of a name; an address is its own only one.
 ///

@@ -58,10 +58,11 @@ bool is_same_proof(std::string_view a, std::string_view b) {
   return a.size() == b.size() && CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;
 }
 
-Result<std::string> load_secret(const std::string& path, const std::optional<std::string>& from_environment) {
+Result<std::string> load_secret(const SecretSource& source) {
+  const std::string& path = source.file;
   if (path.empty()) {
-    std::string secret = without_line_end(from_environment.value_or(""));
-    if (!from_environment || !secret.empty()) return secret;
+    std::string secret = without_line_end(source.text.value_or(""));
+    if (!source.text || !secret.empty()) return secret;
     return Error(ErrorCode::kUsage,
                  "DDPRUN_SECRET is set and empty: unset it for a job without a secret, or give it one");
   }

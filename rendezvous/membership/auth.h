@@ -24,11 +24,16 @@ std::string make_proof(std::string_view secret, Side side, std::string_view hell
 /// Compares in constant time.
 bool is_same_proof(std::string_view a, std::string_view b);
 
-/// The secret in a file, or, `path` empty, that of DDPRUN_SECRET; without the line end in either place. Empty
-/// where neither is given: no secret.
+/// Where a job's nodes have their secret from.
+struct SecretSource {
+  std::string file{};                 ///< empty: `text`
+  std::optional<std::string> text{};  ///< DDPRUN_SECRET
+};
+
+/// The secret from there, without the line end in either place. Empty where neither is given: no secret.
 /// Errors  kUsage: it is given and empty; the file cannot be read, or may be read or written by others than
 ///         its owner.
-Result<std::string> load_secret(const std::string& path, const std::optional<std::string>& from_environment);
+Result<std::string> load_secret(const SecretSource& source);
 
 /// What is said where a job without a secret listens at a port that others reach.
 std::string no_secret_at(Port port, std::string_view run_id);

@@ -62,9 +62,7 @@ class Coordinator::Impl {
 
   Result<void> open(boost::asio::io_context& io) {
     store::StoreServerOptions store_options;
-    store_options.host = options_.host;
-    store_options.addresses = options_.addresses;
-    store_options.port = options_.port;
+    store_options.at = options_.at;
     store_options.reserved_descriptors = options_.reserved_descriptors;
     auto store = store::StoreServer::open(io, store_options, logger_);
     if (!store) return store.error();
@@ -77,7 +75,7 @@ class Coordinator::Impl {
       store_->set_address_filter(
           [this](const boost::asio::ip::address& address) { return is_member_address(address); });
     }
-    if (options_.secret.empty() && is_reached_by_others(options_.host, options_.addresses))
+    if (options_.secret.empty() && is_reached_by_others(options_.at))
       logger_.warn("{}", no_secret_at(port(), options_.spec.run_id));
     schedule_tick();
     return ok();

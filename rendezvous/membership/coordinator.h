@@ -20,9 +20,7 @@ namespace ddprun::membership {
 using LogSink = std::function<void(ConnectionId connection, const std::string& node, const LogLines& lines)>;
 
 struct CoordinatorOptions {
-  std::string host;         ///< address to listen on; empty: every address of this machine
-  HostAddresses addresses;  ///< as of StoreServerOptions
-  Port port;                ///< 0 lets the kernel choose
+  ListenAt at;
   JobSpec spec;
   Timing timing;
   std::string secret;                                 ///< empty: none

@@ -68,9 +68,9 @@ bool is_loopback(const std::string& host) {
   return host == "localhost" || (!not_numeric && address.is_loopback());
 }
 
-bool is_reached_by_others(const std::string& host, const HostAddresses& addresses) {
-  return !is_loopback(host) &&
-         (addresses.empty() || !std::all_of(addresses.begin(), addresses.end(), is_loopback));
+bool is_reached_by_others(const ListenAt& at) {
+  return !is_loopback(at.host) &&
+         (at.addresses.empty() || !std::all_of(at.addresses.begin(), at.addresses.end(), is_loopback));
 }
 
 bool is_own_name(const std::string& host) { return host == own_name(); }

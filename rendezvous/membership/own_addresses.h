@@ -9,8 +9,8 @@ namespace ddprun::membership {
 /// "localhost", or an address of 127.0.0.0/8 or ::1: nobody else reaches it.
 bool is_loopback(const std::string& host);
 
-/// Whether others can reach who listens at that host, which has been looked up, or everywhere where it is empty.
-bool is_reached_by_others(const std::string& host, const HostAddresses& addresses);
+/// Whether others can reach who listens there. The host has been looked up.
+bool is_reached_by_others(const ListenAt& at);
 
 /// The name that this machine has given itself.
 bool is_own_name(const std::string& host);

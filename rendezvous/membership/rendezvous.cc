@@ -25,17 +25,15 @@ Result<std::unique_ptr<Rendezvous>> Rendezvous::open(boost::asio::io_context& io
                                                      const RendezvousOptions& options, Listener& listener,
                                                      Logger& logger) {
   std::unique_ptr<Rendezvous> rendezvous(new Rendezvous(io, listener));
-  const bool is_local = is_loopback(options.host);
+  const bool is_local = is_loopback(options.at.host);
   const bool is_ours = options.place == CoordinatorPlace::kHere ||
                        (options.place == CoordinatorPlace::kIfOurs &&
-                        (is_local || is_own_name(options.host) || is_this_machine(options.addresses)));
-  rendezvous->port_ = options.port;
+                        (is_local || is_own_name(options.at.host) || is_this_machine(options.at.addresses)));
+  rendezvous->port_ = options.at.port;
   std::string why_not_here;
   if (is_ours) {
     const CoordinatorOptions coordinator{
-        .host = is_local ? options.host : std::string(),
-        .addresses = is_local ? options.addresses : HostAddresses(),
-        .port = options.port,
+        .at = is_local ? options.at : ListenAt{.port = options.at.port},
         .spec = options.spec,
         .timing = options.timing,
         .secret = options.secret,
@@ -64,9 +62,9 @@ Result<std::unique_ptr<Rendezvous>> Rendezvous::open(boost::asio::io_context& io
         ErrorCode::kUsage,
         fmt::format("rendezvous: {} port 0 lets the kernel choose where the coordinator runs, which is not "
                     "here; name the port that ddprun said there",
-                    options.host));
+                    options.at.host));
   }
-  MemberOptions member{.host = options.host,
+  MemberOptions member{.host = options.at.host,
                        .port = rendezvous->port_,
                        .spec = options.spec,
                        .node = options.node,

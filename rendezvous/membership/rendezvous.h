@@ -19,15 +19,12 @@ namespace ddprun::membership {
 enum class CoordinatorPlace {
   kHere,       ///< this node must: static rank 0
   kElsewhere,  ///< another node does
-  kIfOurs,     ///< this node, if `host` is one of its addresses and nobody on this machine has been faster
+  kIfOurs,     ///< this node, if the host is one of its addresses and nobody on this machine has been faster
 };
 
 struct RendezvousOptions {
   CoordinatorPlace place = CoordinatorPlace::kIfOurs;
-  std::string host;
-  /// Of `host`, looked up, where this node may run the coordinator; see needs_addresses().
-  HostAddresses addresses;
-  Port port;
+  ListenAt at;  ///< looked up where this node may run the coordinator; see needs_addresses()
   JobSpec spec;
   Timing timing;  ///< of the coordinator, where this node runs it; join and rejoin time-outs here too
   NodeFacts node;

@@ -102,19 +102,17 @@ Error not_adoptable(int fd, std::string_view why) {
 
 }  // namespace
 
-Result<Listener> listen_on(const std::string& host, Port port) {
-  if (host.empty()) return listen_on(HostAddresses(), port);
-  const Result<HostAddresses> addresses = look_up(host);
-  if (!addresses) return addresses.error().with(fmt::format("cannot listen on {}:{}", host, port));
-  return listen_on(*addresses, port);
-}
-
-Result<Listener> listen_on(const HostAddresses& addresses, Port port) {
-  if (!addresses.empty()) return listen_on_first(addresses, port);
+Result<Listener> listen_on(const ListenAt& at) {
+  if (!at.addresses.empty()) return listen_on_first(at.addresses, at.port);
+  if (!at.host.empty()) {
+    const Result<HostAddresses> found = look_up(at.host);
+    if (!found) return found.error().with(fmt::format("cannot listen on {}:{}", at.host, at.port));
+    return listen_on_first(*found, at.port);
+  }
   // "::" takes IPv4 connections too; "0.0.0.0" is for machines without IPv6.
   bool is_in_use = false;
-  Result<Listener> everywhere = listen_on_first({"::"}, port, &is_in_use);
-  return everywhere || is_in_use ? std::move(everywhere) : listen_on_first({"0.0.0.0"}, port);
+  Result<Listener> everywhere = listen_on_first({"::"}, at.port, &is_in_use);
+  return everywhere || is_in_use ? std::move(everywhere) : listen_on_first({"0.0.0.0"}, at.port);
 }
 
 Result<Listener> adopt_listener(int fd) {

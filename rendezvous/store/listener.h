@@ -5,8 +5,6 @@
 #include "rendezvous/base/result.h"
 #include "rendezvous/base/unique_fd.h"
 
-#include <string>
-
 namespace ddprun::store {
 
 /// A listening TCP socket, non-blocking and close-on-exec, and where it listens.
@@ -16,14 +14,10 @@ struct Listener {
   Port port;
 };
 
-/// Listens on `host` (a name or an address; empty: every address, IPv6 and IPv4 on one socket where the
-/// machine has both). Port 0 lets the kernel choose.
+/// Listens there; on every address with one socket where the machine has both IPv6 and IPv4.
 /// Errors  kUnavailable, naming every address that was tried and why it failed.
-/// Blocks  as look_up() does, where the host is a name.
-Result<Listener> listen_on(const std::string& host, Port port);
-
-/// The same for addresses that have been looked up: on the first that can be had; none: every address.
-Result<Listener> listen_on(const HostAddresses& addresses, Port port);
+/// Blocks  as look_up() does, where the host is a name that has not been looked up.
+Result<Listener> listen_on(const ListenAt& at);
 
 /// Takes over a TCP socket that this process inherited; begins to listen on it if its maker has not.
 /// Errors   kUsage when `fd` is not open or no TCP socket. The descriptor is then left as it was.

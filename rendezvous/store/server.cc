@@ -290,9 +290,8 @@ class StoreServer::Impl final : public SessionHost, private Poller::Handler {
 
 Result<std::unique_ptr<StoreServer>> StoreServer::open(boost::asio::io_context& io,
                                                        const StoreServerOptions& options, Logger& logger) {
-  Result<Listener> listener = options.inherited_fd        ? adopt_listener(*options.inherited_fd)
-                              : options.addresses.empty() ? listen_on(options.host, options.port)
-                                                          : listen_on(options.addresses, options.port);
+  Result<Listener> listener =
+      options.inherited_fd ? adopt_listener(*options.inherited_fd) : listen_on(options.at);
   if (!listener) return listener.error().with("store");
   Result<std::unique_ptr<Poller>> poller = Poller::open();
   if (!poller) return poller.error().with("store");

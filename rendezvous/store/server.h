@@ -23,14 +23,10 @@ namespace ddprun::store {
 inline constexpr std::size_t kServersOwnDescriptors = 32;
 
 struct StoreServerOptions {
-  /// Address or name to listen on; empty: every address of this machine, IPv6 and IPv4.
-  std::string host;
-  /// The host's, where they have been looked up; else `open` looks a name up, which blocks.
-  HostAddresses addresses;
-  /// 0 lets the kernel choose; `StoreServer::port()` tells.
-  Port port;
+  /// Where the kernel chooses the port, `StoreServer::port()` tells it. A name is looked up, which blocks.
+  ListenAt at;
   /// A bound (or listening) TCP socket inherited from the parent process; the server owns it from then on,
-  /// and `host` and `port` are ignored.
+  /// and `at` is ignored.
   std::optional<int> inherited_fd;
   /// A connection that has not introduced itself after this long is closed; sooner, the oldest first, when
   /// there is no descriptor for the next one.

@@ -93,7 +93,6 @@ class StoreCore {
   /// Forgets a client that is going away.
   void disconnect(StoreClient& client);
 
-  [[nodiscard]] std::size_t key_count() const { return values_.size(); }
   /// Waiters of all keys together; a client that waits for three keys counts three times.
   [[nodiscard]] std::size_t wait_count() const;
 

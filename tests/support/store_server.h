@@ -21,7 +21,7 @@ class RunningStore {
   explicit RunningStore(store::StoreServerOptions options = {},
                         std::shared_ptr<Logger> logger = make_null_logger())
       : logger_(std::move(logger)) {
-    if (!options.inherited_fd && options.host.empty()) options.host = "127.0.0.1";
+    if (!options.inherited_fd && options.at.host.empty()) options.at.host = "127.0.0.1";
     server_ = std::move(store::StoreServer::open(io_, options, *logger_).value());
     port_ = server_->port();
     thread_ = std::thread([this] { io_.run(); });

@@ -29,7 +29,8 @@ void serve(int agents, const Timing& timing, int port_fd) {
   boost::asio::io_context io(1);
   const auto logger = make_null_logger();
   const auto coordinator =
-      Coordinator::open(io, {.host = "127.0.0.1", .spec = spec_for(agents), .timing = timing}, *logger)
+      Coordinator::open(io, {.at = {.host = "127.0.0.1"}, .spec = spec_for(agents), .timing = timing},
+                        *logger)
           .value();
   const std::uint16_t port = coordinator->port().value();
   if (::write(port_fd, &port, sizeof port) != sizeof port) give_up("the coordinator cannot tell its port");

@@ -28,7 +28,7 @@ void report_port(int pipe, std::uint16_t port) {
   boost::asio::io_context io(1);
   const auto logger = make_stderr_logger("store", spdlog::level::warn);
   store::StoreServerOptions options;
-  options.host = "127.0.0.1";
+  options.at.host = "127.0.0.1";
   const auto server = std::move(store::StoreServer::open(io, options, *logger).value());
   report_port(pipe, server->port().value());
   io.run();

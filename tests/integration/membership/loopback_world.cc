@@ -5,7 +5,8 @@ namespace ddprun::membership::testing {
 LoopbackWorld::LoopbackWorld(const JobSpec& wanted, const Timing& timing, const std::string& job_secret)
     : spec(wanted), secret(job_secret) {
   coordinator =
-      Coordinator::open(io, {.host = "127.0.0.1", .spec = spec, .timing = timing, .secret = secret}, *logger)
+      Coordinator::open(io, {.at = {.host = "127.0.0.1"}, .spec = spec, .timing = timing, .secret = secret},
+                        *logger)
           .value();
 }
 

@@ -62,7 +62,7 @@ TEST_CASE("of two that listen on a port at the same moment, one has it") {
   Result<Listener> other = Error(ErrorCode::kUnavailable, "");
   const auto race = [&] {
     waits_at_listen = true;
-    return listen_on("127.0.0.1", reserved.port);
+    return listen_on({.host = "127.0.0.1", .port = reserved.port});
   };
   std::thread thread([&] {
     for (int i = 1;; ++i) {
@@ -90,14 +90,14 @@ TEST_CASE("of two that listen on a port at the same moment, one has it") {
 }
 
 TEST_CASE("port 0 becomes a real port") {
-  const Listener listener = std::move(listen_on("127.0.0.1", Port(0)).value());
+  const Listener listener = std::move(listen_on({.host = "127.0.0.1", .port = Port(0)}).value());
   CHECK(listener.port.value() != 0);
   CHECK_FALSE(listener.is_ipv6);
 }
 
 TEST_CASE("a port in use is named, with what to do") {
-  const Listener first = std::move(listen_on("127.0.0.1", Port(0)).value());
-  const Result<Listener> second = listen_on("127.0.0.1", first.port);
+  const Listener first = std::move(listen_on({.host = "127.0.0.1", .port = Port(0)}).value());
+  const Result<Listener> second = listen_on({.host = "127.0.0.1", .port = first.port});
   REQUIRE(second.has_error());
   CHECK(second.error().code() == ErrorCode::kUnavailable);
   CHECK(second.error().message() ==
@@ -108,24 +108,24 @@ TEST_CASE("a port in use is named, with what to do") {
 }
 
 TEST_CASE("a port in use on one address is in use everywhere") {
-  const Listener first = std::move(listen_on("", Port(0)).value());
-  CHECK(listen_on("", first.port).has_error());
+  const Listener first = std::move(listen_on({.host = "", .port = Port(0)}).value());
+  CHECK(listen_on({.host = "", .port = first.port}).has_error());
 }
 
 TEST_CASE("an address of another machine cannot be listened on") {
-  CHECK(listen_on("192.0.2.1", Port(0)).error().message() ==
+  CHECK(listen_on({.host = "192.0.2.1", .port = Port(0)}).error().message() ==
         "cannot listen on 192.0.2.1:0: Cannot assign requested address");
 }
 
 TEST_CASE("a listening socket is close-on-exec and does not block") {
-  const Listener listener = std::move(listen_on("127.0.0.1", Port(0)).value());
+  const Listener listener = std::move(listen_on({.host = "127.0.0.1", .port = Port(0)}).value());
   CHECK((::fcntl(listener.fd.get(), F_GETFD) & FD_CLOEXEC) != 0);
   CHECK((::fcntl(listener.fd.get(), F_GETFL) & O_NONBLOCK) != 0);
   CHECK_FALSE(accept_connection(listener.fd.get()));
 }
 
 TEST_CASE("an inherited socket is adopted with its port") {
-  Listener made = std::move(listen_on("127.0.0.1", Port(0)).value());
+  Listener made = std::move(listen_on({.host = "127.0.0.1", .port = Port(0)}).value());
   const Port port = made.port;
   const Listener adopted = std::move(adopt_listener(made.fd.release()).value());
   CHECK(adopted.port == port);

@@ -22,7 +22,12 @@ Result<CommandLine> parse(const std::vector<std::string>& args, const Variables&
 
 Options options(std::vector<std::string> args, const Variables& variables = {}) {
   args.emplace_back("train.py");
-  return parse(args, variables).value().options;
+  return std::get<Options>(parse(args, variables).value());
+}
+
+template <class Command>
+Command as(const std::vector<std::string>& args) {
+  return std::get<Command>(parse(args).value());
 }
 
 std::string refusal(std::vector<std::string> args, const Variables& variables = {}) {
@@ -60,7 +65,7 @@ TEST_CASE("numbers are served where that is asked for, and --json and --watch ar
   CHECK_FALSE(options({}).metrics);
   CHECK(options({"--metrics", "127.0.0.1:9400"}).metrics == Endpoint{"127.0.0.1", Port(9400)});
   CHECK(options({"--metrics", "9400"}).metrics == Endpoint{"", Port(9400)});
-  CHECK(parse({"ps", "--watch"}).value().keeps_watching);
+  CHECK(as<PsCommand>({"ps", "--watch"}).keeps_watching);
   CHECK(parse({"ps", "--watch", "--json"}).error().message() == "ps: --json excludes --watch");
 }
 
@@ -115,15 +120,15 @@ TEST_CASE("workers, signals and time-outs are values, not text") {
 }
 
 TEST_CASE("what follows the program belongs to the program, flags too") {
-  const CommandLine line = parse({"--role", "r", "train.py", "--role", "x", "-h"}).value();
-  CHECK(line.options.entrypoint == "train.py");
-  CHECK(line.options.entrypoint_args == std::vector<std::string>{"--role", "x", "-h"});
-  CHECK(line.options.role == "r");
+  const auto options = as<Options>({"--role", "r", "train.py", "--role", "x", "-h"});
+  CHECK(options.entrypoint == "train.py");
+  CHECK(options.entrypoint_args == std::vector<std::string>{"--role", "x", "-h"});
+  CHECK(options.role == "r");
 }
 
 TEST_CASE("a double dash before or directly after the program is dropped, a later one is not") {
-  CHECK(parse({"--", "-weird"}).value().options.entrypoint == "-weird");
-  const std::vector<std::string> rest = parse({"a.py", "--", "x", "--", "y"}).value().options.entrypoint_args;
+  CHECK(as<Options>({"--", "-weird"}).entrypoint == "-weird");
+  const std::vector<std::string> rest = as<Options>({"a.py", "--", "x", "--", "y"}).entrypoint_args;
   CHECK(rest == std::vector<std::string>{"x", "--", "y"});
 }
 
@@ -148,27 +153,26 @@ TEST_CASE("a variable of torchrun that it does not read from the environment is 
 }
 
 TEST_CASE("the first word may be a command of ours") {
-  CHECK(parse({"store", "--port", "0"}).value().store.port == Port(0));
-  CHECK(parse({"store", "--fd=7"}).value().store.inherited_fd == 7);
-  CHECK(parse({"ps", "--json"}).value().as_json);
-  CHECK(parse({"completions", "zsh"}).value().shell == "zsh");
-  CHECK(parse({"--nproc-per-node", "1", "ps"}).value().options.entrypoint == "ps");
-  CHECK(parse({"--", "ps", "aux"}).value().options.entrypoint == "ps");
+  CHECK(as<StoreCommand>({"store", "--port", "0"}).at.port == Port(0));
+  CHECK(as<StoreCommand>({"store", "--fd=7"}).inherited_fd == 7);
+  CHECK(as<PsCommand>({"ps", "--json"}).as_json);
+  CHECK(as<CompletionsCommand>({"completions", "zsh"}).shell == "zsh");
+  CHECK(as<Options>({"--nproc-per-node", "1", "ps"}).entrypoint == "ps");
+  CHECK(as<Options>({"--", "ps", "aux"}).entrypoint == "ps");
 }
 
 TEST_CASE("the flags of a command stand before or behind its word, and an unknown one is refused") {
-  const CommandLine line = parse({"why", "4711", "--json"}).value();
-  CHECK(line.command == Command::kWhy);
-  CHECK(line.job == "4711");
-  CHECK(line.as_json);
-  CHECK(parse({"why", "--json", "4711"}).value().job == "4711");
-  CHECK_FALSE(parse({"why"}).value().job.has_value());
+  const auto why = as<WhyCommand>({"why", "4711", "--json"});
+  CHECK(why.job == "4711");
+  CHECK(why.as_json);
+  CHECK(as<WhyCommand>({"why", "--json", "4711"}).job == "4711");
+  CHECK_FALSE(as<WhyCommand>({"why"}).job.has_value());
   CHECK(parse({"why", ""}).error().message() ==
         "why: \"\" is no job: is a variable unset? write ddprun why [JOB|PID] [--json]");
   CHECK(parse({"why", "a", "b"}).error().message() ==
         "why: unexpected \"b\"; write ddprun why [JOB|PID] [--json]");
   CHECK(parse({"why", "--jsno"}).error().message() == "why: unknown flag --jsno; did you mean \"--json\"?");
-  CHECK(parse({"doctor"}).value().command == Command::kDoctor);
+  CHECK(std::holds_alternative<DoctorCommand>(parse({"doctor"}).value()));
   CHECK(parse({"doctor", "now"}).error().message() ==
         "doctor: unexpected \"now\"; write ddprun doctor, or ddprun doctor --nnodes N --rdzv-endpoint "
         "HOST:PORT "
@@ -184,7 +188,7 @@ TEST_CASE("a doctor of several hosts needs to know how many, and where they meet
   CHECK(told.endpoint == Endpoint{"a", Port(29400)});
   CHECK(told.node_rank == 2);
   CHECK(told.timeout == std::chrono::seconds(5));
-  CHECK(parse({"doctor"}).value().doctor.hosts == 1);
+  CHECK(as<DoctorCommand>({"doctor"}).hosts == 1);
   CHECK_THAT(parse({"doctor", "--rdzv-endpoint", "a:1"}).error().message(),
              Catch::Matchers::StartsWith("doctor: of how many hosts? write ddprun doctor"));
   CHECK_THAT(parse({"doctor", "--nnodes=2", "--rdzv-endpoint=:1"}).error().message(),
@@ -200,28 +204,26 @@ TEST_CASE("a doctor of several hosts needs to know how many, and where they meet
 
 TEST_CASE("the help of a command of ours names all its flags") {
   for (const std::string command : {"store", "ps", "doctor", "why", "coordinator", "drain", "completions"}) {
-    const CommandLine line = parse({command, "--help"}).value();
-    CHECK(line.command == Command::kHelp);
-    CHECK(line.text == command);
+    CHECK(as<HelpCommand>({command, "--help"}).command == command);
     for (const CommandFlag& flag : command_flags(command))
       CHECK_THAT(command_help(command), Catch::Matchers::Contains("--" + flag.name));
   }
-  CHECK(parse({"store", "--port", "rubbish", "-h"}).value().command == Command::kHelp);
+  CHECK(std::holds_alternative<HelpCommand>(parse({"store", "--port", "rubbish", "-h"}).value()));
 }
 
 TEST_CASE("the arguments of a command are read by the rules of all others") {
   // What an unset variable leaves is an empty value, and takes no other flag for one.
-  const CommandLine line = parse({"coordinator", "--nnodes=2", "--rdzv-id=", "--bind=0"}).value();
-  CHECK(line.coordinator.spec.run_id.empty());
-  CHECK(line.coordinator.port == Port(0));
+  const auto coordinator = as<CoordinatorCommand>({"coordinator", "--nnodes=2", "--rdzv-id=", "--bind=0"});
+  CHECK(coordinator.spec.run_id.empty());
+  CHECK(coordinator.at.port == Port(0));
   CHECK(parse({"store", "--host", "--port", "0"}).error().message() ==
         "store: --host needs a value, got the flag --port; write --host ADDR, or --host=… for a value that "
         "begins with a dash");
   CHECK(parse({"store", "--port"}).error().message() == "store: --port needs a value: --port N");
-  CHECK(parse({"store", "--por", "7"}).value().store.port == Port(7));
-  CHECK(parse({"store", "--port=1", "--port=2"}).value().store.port == Port(2));
-  CHECK(parse({"ps", "--"}).value().command == Command::kPs);
-  CHECK(parse({"why", "--", "--odd"}).value().job == "--odd");
+  CHECK(as<StoreCommand>({"store", "--por", "7"}).at.port == Port(7));
+  CHECK(as<StoreCommand>({"store", "--port=1", "--port=2"}).at.port == Port(2));
+  CHECK(std::holds_alternative<PsCommand>(parse({"ps", "--"}).value()));
+  CHECK(as<WhyCommand>({"why", "--", "--odd"}).job == "--odd");
   CHECK(parse({"why", "--", "job", "--json"}).error().message() ==
         "why: unexpected \"--json\"; write ddprun why [JOB|PID] [--json]");
   CHECK(parse({"coordinator", "--frobnicate"}).error().message() ==
@@ -245,10 +247,10 @@ TEST_CASE("an endpoint is read when nodes meet: the last one, and under --standa
 }
 
 TEST_CASE("help and version need no program") {
-  CHECK(parse({"--help"}).value().command == Command::kHelp);
-  CHECK(parse({"-h"}).value().command == Command::kHelp);
-  CHECK(parse({"--nproc-per-node", "rubbish", "--help"}).value().command == Command::kHelp);
-  CHECK(parse({"--version"}).value().command == Command::kPrint);
+  CHECK(std::holds_alternative<HelpCommand>(parse({"--help"}).value()));
+  CHECK(std::holds_alternative<HelpCommand>(parse({"-h"}).value()));
+  CHECK(std::holds_alternative<HelpCommand>(parse({"--nproc-per-node", "rubbish", "--help"}).value()));
+  CHECK(std::holds_alternative<PrintCommand>(parse({"--version"}).value()));
 }
 
 TEST_CASE("a debugger gets the words that make it pass the program's arguments on") {
@@ -377,19 +379,18 @@ TEST_CASE("a command line without a program says so") {
 }
 
 TEST_CASE("a coordinator of its own is told its place and the size of the world") {
-  const CommandLine line = parse({"coordinator", "--bind", "[::1]:0", "--nnodes", "2:4", "--rdzv-id", "j",
-                                  "--max-restarts", "3", "--rdzv-conf", "join_timeout=5"})
-                               .value();
-  CHECK(line.command == Command::kCoordinator);
-  CHECK(line.coordinator.host == "::1");
-  CHECK(line.coordinator.port == Port(0));
-  CHECK(line.coordinator.spec.max_nodes == 4);
-  CHECK(line.coordinator.spec.max_restarts == 3);
-  CHECK(line.coordinator.timing.join_timeout == std::chrono::seconds(5));
+  const auto coordinator =
+      as<CoordinatorCommand>({"coordinator", "--bind", "[::1]:0", "--nnodes", "2:4", "--rdzv-id", "j",
+                              "--max-restarts", "3", "--rdzv-conf", "join_timeout=5"});
+  CHECK(coordinator.at.host == "::1");
+  CHECK(coordinator.at.port == Port(0));
+  CHECK(coordinator.spec.max_nodes == 4);
+  CHECK(coordinator.spec.max_restarts == 3);
+  CHECK(coordinator.timing.join_timeout == std::chrono::seconds(5));
   CHECK(parse({"coordinator", "--bind", "host:x"}).error().message() ==
         "coordinator: --bind: expected [HOST:]PORT with a port in [0, 65535], an IPv6 address as in "
         "[::1]:29400, got \"host:x\"");
-  CHECK(parse({"coordinator", "--nnodes=2", "--bind", ":::29400"}).value().coordinator.host == "::");
+  CHECK(as<CoordinatorCommand>({"coordinator", "--nnodes=2", "--bind", ":::29400"}).at.host == "::");
   CHECK(parse({"coordinator", "--rdzv-conf", "is_host=maybe"}).error().message() ==
         "coordinator: --rdzv-conf: is_host must be true or false, got \"maybe\"");
 }
@@ -400,21 +401,20 @@ TEST_CASE("a coordinator for one node, which nobody could join, is refused") {
       "MIN:MAX, for two nodes or more";
   CHECK(parse({"coordinator", "--bind", ":0"}).error().message() == sentence);
   CHECK(parse({"coordinator", "--bind", ":0", "--nnodes", "1"}).error().message() == sentence);
-  CHECK(parse({"coordinator", "--bind", ":0", "--nnodes", "1:2"}).value().coordinator.spec.max_nodes == 2);
+  CHECK(as<CoordinatorCommand>({"coordinator", "--bind", ":0", "--nnodes", "1:2"}).spec.max_nodes == 2);
 }
 
 TEST_CASE("what is done with a job file goes on to its worker as it was written") {
   const CommandLine line = parse({"eval", "job.json", "--jsn"}).value();
-  CHECK(line.command == Command::kJobCommand);
-  CHECK(line.job_command == std::vector<std::string>{"eval", "job.json", "--jsn"});
-  CHECK(parse({"--", "eval", "job.json"}).value().options.entrypoint == "eval");
-  CHECK(parse({"./eval"}).value().options.entrypoint == "./eval");
+  CHECK(std::get<JobCommand>(line).words == std::vector<std::string>{"eval", "job.json", "--jsn"});
+  CHECK(as<Options>({"--", "eval", "job.json"}).entrypoint == "eval");
+  CHECK(as<Options>({"./eval"}).entrypoint == "./eval");
 }
 
 TEST_CASE("draining a job of this host names it, or nothing where there is only one") {
-  CHECK(parse({"drain", "job-7"}).value().job == "job-7");
-  CHECK(parse({"drain"}).value().job == "");
-  CHECK_FALSE(parse({"drain", "--rdzv-endpoint", "head:1"}).value().job.has_value());
+  CHECK(as<DrainCommand>({"drain", "job-7"}).job == "job-7");
+  CHECK(as<DrainCommand>({"drain"}).job == "");
+  CHECK_FALSE(as<DrainCommand>({"drain", "--rdzv-endpoint", "head:1"}).job.has_value());
   CHECK_THAT(parse({"drain", "--rdzv-endpoint", "head:1", "job-7"}).error().message(),
              Catch::Matchers::StartsWith("drain: \"job-7\" and an endpoint are two jobs"));
 }
@@ -445,11 +445,11 @@ TEST_CASE("a job to drain is found by pid, tag and job id; none and several are 
 }
 
 TEST_CASE("draining names the coordinator, and a node or none") {
-  const CommandLine line =
-      parse({"drain", "--rdzv-endpoint", "head:29400", "--rdzv-id", "j", "--node-rank", "1"}).value();
-  CHECK(line.drain.host == "head");
-  CHECK(line.drain.node == NodeRank(1));
-  CHECK_FALSE(parse({"drain", "--rdzv-endpoint", "head:1"}).value().drain.node.has_value());
+  const auto drain =
+      as<DrainCommand>({"drain", "--rdzv-endpoint", "head:29400", "--rdzv-id", "j", "--node-rank", "1"});
+  CHECK(drain.host == "head");
+  CHECK(drain.node == NodeRank(1));
+  CHECK_FALSE(as<DrainCommand>({"drain", "--rdzv-endpoint", "head:1"}).node.has_value());
   CHECK(parse({"drain", "--node-rank", "1"}).error().message() ==
         "drain: where is the coordinator? write ddprun drain [JOB|PID], or ddprun drain --rdzv-endpoint "
         "HOST:PORT "
