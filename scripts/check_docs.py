@@ -5,6 +5,7 @@
 * every CMake preset, and every test label given to ctest -L, exists
 * every flag that a command gives to ddprun is in its help (tests/unit/launcher_cli/help.txt)
 * the README's table of exit codes is that of rendezvous/base/exit_codes.h
+* every sh block of README.md, configs/README.md and docs/ says in a comment above it which test runs it, or why none does
 * every link to a page leads to one, and to a heading of it
 * .github/workflows call scripts and presets that are there
 * no table in a comment is broken: what a row says goes on below its beginning
@@ -68,6 +69,26 @@ def check_flags(page, text):
             for name in re.findall(r"--([\w-]+)", own):
                 if name not in known:
                     problems.append(f"{page} gives ddprun the flag --{name}, which its help does not know")
+
+
+def names_page(test, page):
+    """Whether the test, or what lies beside it and is shared, says that it goes by that page."""
+    return any(page.removesuffix(".md") in file.read_text() for file in [ROOT / test, *(ROOT / test).parent.glob("*.py")])
+
+
+def check_blocks(page, text):
+    if page in ("ARCHITECTURE.md", "CONTRIBUTING.md"):
+        return
+    lines = text.splitlines()
+    for number, line in enumerate(lines, 1):
+        if line != "```sh":
+            continue
+        said = re.fullmatch(r"<!-- (?:run by (?P<tests>[^\s,;]+(?:, [^\s,;]+)*)(?:; .+)?|not run: .+) -->", lines[number - 2])
+        if not said:
+            problems.append(f"{page}:{number}: which test runs this block? say <!-- run by tests/… --> above it, or <!-- not run: why -->")
+        for test in (said["tests"] or "").split(", ") if said else ():
+            if test and not ((ROOT / test).is_file() and names_page(test, page)):
+                problems.append(f"{page}:{number}: {test} is to run this block, and is not there or does not name {page}")
 
 
 def anchors_of(text):
@@ -157,6 +178,7 @@ def main():
         check_presets(page, text)
         check_labels(page, text)
         check_flags(page, text)
+        check_blocks(page, text)
         check_links(page, text)
     check_exit_codes(texts["README.md"])
     for workflow in WORKFLOWS:

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # installed_package.sh BUILD SOURCE TORCHRUN: installs the build into a folder of its own, builds the examples and
-# README.md's program against it with find_package(ddprun), and runs each alone, under ddprun and under torchrun with
-# two workers.
+# the programs of docs/cpp.md and docs/rpc.md against it with find_package(ddprun), and runs each alone, under ddprun and under
+# torchrun with two workers.
 set -euo pipefail
 build=$1 source=$2 torchrun=$3
 work=$(mktemp -d "${TMPDIR:-/tmp}/ddprun-package-XXXXXX")
@@ -16,15 +16,18 @@ cmake -G Ninja -S "$source/worker/examples" -B "$work/build" -DCMAKE_PREFIX_PATH
   { cat "$work/configure.log"; exit 1; }
 cmake --build "$work/build" >"$work/build.log" 2>&1 || { tail -50 "$work/build.log"; exit 1; }
 
-# docs/cpp.md's own words: the program, its CMakeLists.txt, and the commands, which differ in the prefix only.
-block() { # LANGUAGE: the first such block of docs/cpp.md
-  awk -v fence="\`\`\`$1" 'on && /^```$/ {exit} on {print} $0 == fence {on = 1}' "$source/docs/cpp.md"
+# The own words of docs/cpp.md and docs/rpc.md: program, CMakeLists.txt, and the commands, which differ in the prefix only.
+block() { # LANGUAGE PAGE: its first such block
+  awk -v fence="\`\`\`$1" 'on && /^```$/ {exit} on {print} $0 == fence {on = 1}' "$source/docs/$2"
 }
-mkdir "$work/readme"
-block cpp >"$work/readme/mine.cc"
-block cmake >"$work/readme/CMakeLists.txt"
-block sh | sed "s|/opt/ddprun|$work/prefix|g" >"$work/readme/commands.sh"
+mkdir "$work/readme" "$work/rpc"
+block cpp cpp.md >"$work/readme/mine.cc"
+block cpp rpc.md >"$work/rpc/mine.cc"
+block sh cpp.md | sed "s|/opt/ddprun|$work/prefix|g" >"$work/readme/commands.sh"
+block sh rpc.md | sed "s|/opt/ddprun|$work/prefix|g" >"$work/rpc/commands.sh"
+block cmake cpp.md | tee "$work/readme/CMakeLists.txt" >"$work/rpc/CMakeLists.txt"
 readme() ( cd "$work/readme" && bash -euo pipefail commands.sh )
+rpc() ( cd "$work/rpc" && PATH="$work/prefix/bin:$PATH" bash -euo pipefail commands.sh )
 
 expect() { # NAME TEXT COMMAND…: the output must contain the text
   local name=$1 text=$2
@@ -64,6 +67,7 @@ losses=$(cd "$work/readme" && "$work/prefix/bin/ddprun" --nproc-per-node 2 build
 awk 'NR == 1 {first = $1} {last = $1} END {exit !(NR == 4 && last < first / 10)}' <<<"$losses" ||
   { echo "README's program should print four losses, from rank 0 alone, that fall; it printed:"; echo "$losses"; exit 1; }
 echo "ok: its loss falls"
+expect "the program of docs/rpc.md, built and started with that page's commands" "[ CPUFloatType{3} ]" rpc
 
 under_torchrun() { "$torchrun" --standalone --no-python --nproc-per-node 2 "$@"; }
 if [ -x "$torchrun" ]; then

@@ -1,4 +1,4 @@
-"""The pairs of commands of docs/migrating.md: the launcher that one comes from and ddprun give the same ranks and weights.
+"""The pairs of commands of docs/migrating.md and of docs/torchrun.md: the launcher that one comes from and ddprun give the same ranks and weights.
 
     migration_test.py DDPRUN PYTHON      DDPRUN_PEERS_PYTHON=… is a Python with torch, lightning and accelerate
 """
@@ -25,7 +25,11 @@ PYTHON = os.environ.get("DDPRUN_PEERS_PYTHON", PYTHON)
 def pair(heading):
     """The commands before and now of that part of the page."""
     part = (ROOT / "docs/migrating.md").read_text().split(f"\n## {heading}\n")[1].split("\n## ")[0]
-    return [re.search(rf"^(.*?) +# {word}$", part, re.MULTILINE)[1] for word in ("before", "now")]
+    return before_and_now(part)
+
+
+def before_and_now(text):
+    return [re.search(rf"^(.*?) +# {word}$", text, re.MULTILINE)[1] for word in ("before", "now")]
 
 
 def skip(reason):
@@ -74,6 +78,13 @@ class Migration(unittest.TestCase):
     def test_torch_distributed_launch(self):
         needs("torch.distributed")
         self.assert_the_same("From python -m torch.distributed.launch")
+
+    def test_torchrun(self):
+        needs("torch.distributed")
+        before, now = before_and_now((ROOT / "docs/torchrun.md").read_text())
+        told = self.ranks(now)
+        self.assertEqual([line.split(",")[0] for line in told], ["rank 0 of 2", "rank 1 of 2"])
+        self.assertEqual(self.ranks(before), told)
 
     def test_mpirun(self):
         needs("torch.distributed")

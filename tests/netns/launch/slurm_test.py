@@ -62,6 +62,10 @@ class Launch(SlurmTest):
         text = self.site.ask("bash", "-c", readme("srun --nodes"))
         self.assertEqual(trained(text), ["node-a", "node-a", "node-b", "node-b", "node-c", "node-c"])
 
+    def test_hosts_are_examined_before_the_first_job(self):
+        text = self.site.ask("bash", "-c", readme("srun --ntasks-per-node=1"))
+        self.assertEqual(text.count("3 of 3 hosts at "), 3, text)
+
     def test_a_script_with_torchrun_becomes_one_with_ddprun(self):
         (self.site.shared.parent / "bin/torchrun").symlink_to(pathlib.Path(PYTHON).parent / "torchrun")
         page = (ROOT / "docs/migrating.md").read_text().split("## From a Slurm script with torchrun")[1].split("```")[1]
