@@ -6,7 +6,7 @@
 #
 #   scripts/make_wheel.sh            prints the wheel's path at the end
 #
-# scripts/setup.sh installs the headers that it needs.
+# scripts/setup.sh --launcher installs the headers, cmake and ninja that it needs; no compiler has to be there.
 set -euo pipefail
 source "$(dirname "$0")/common.sh"
 case "${1:-}" in

@@ -2,25 +2,27 @@
 # Installs what building ddprun needs: Debian packages, and libtorch from PyPI into .venv. Does nothing twice.
 #
 #   scripts/setup.sh                what ddprun itself needs (0.6 GB of download)
+#   scripts/setup.sh --launcher     what scripts/make_wheel.sh needs: no libtorch, and no compiler, which it gets from PyPI
 #   scripts/setup.sh --with-tests   and what its tests need: Python's own torch and torchvision, which are the peers (2.5 GB)
 #
 # DDPRUN_TORCH=/path/to/site-packages/torch uses a libtorch that is already there.
 set -euo pipefail
 source "$(dirname "$0")/common.sh"
 
-with_tests=no
+with_tests=no launcher_only=no
 case "${1:-}" in
   '') ;;
+  --launcher) launcher_only=yes ;;
   --with-tests) with_tests=yes ;;
-  -h | --help) sed -n '2,7s/^# \{0,1\}//p' "$0"; exit 0 ;;
-  *) fail "unknown argument $1; there is only --with-tests" ;;
+  -h | --help) sed -n '2,8s/^# \{0,1\}//p' "$0"; exit 0 ;;
+  *) fail "unknown argument $1; there are --launcher and --with-tests" ;;
 esac
 
 # The names of Debian 12 and 13; Boost's goes by the release (boost_package). make is for programs that use the library: it is
 # what cmake's default generator runs.
-packages=(ca-certificates git cmake ninja-build make g++ ccache mold python3 python3-venv
-  libcli11-dev nlohmann-json3-dev libvalijson-dev libspdlog-dev libfmt-dev zlib1g-dev libssl-dev
-  libjpeg62-turbo-dev libpng-dev libcurl4-openssl-dev libdw-dev)
+launcher_packages=(ca-certificates git cmake ninja-build python3 python3-venv
+  libcli11-dev nlohmann-json3-dev libvalijson-dev libspdlog-dev libfmt-dev libssl-dev libdw-dev)
+packages=("${launcher_packages[@]}" make g++ ccache mold zlib1g-dev libjpeg62-turbo-dev libpng-dev libcurl4-openssl-dev)
 # Tests of schedulers and ssh want more, and say so: CONTRIBUTING.md. No daemon is installed here.
 test_packages=(catch2 iproute2 procps shellcheck nftables python3-yaml tcsh zsh)
 
@@ -157,6 +159,10 @@ check_own_torch() {
   say "libtorch: $(torch_version "$DDPRUN_TORCH") in $DDPRUN_TORCH (DDPRUN_TORCH)"
 }
 
+if [ $launcher_only = yes ]; then
+  install_packages "${launcher_packages[@]}"
+  exit 0
+fi
 if [ $with_tests = yes ]; then packages+=("${test_packages[@]}"); fi
 install_packages "${packages[@]}"
 if [ -n "${DDPRUN_TORCH:-}" ]; then check_own_torch; fi

@@ -19,7 +19,7 @@ PROGRAMS = {
 
 
 class Setup(unittest.TestCase):
-    def asked(self, known, installed=""):
+    def asked(self, known, installed="", *flags):
         """What apt-get was asked to install, and what was said on stderr."""
         with tempfile.TemporaryDirectory(prefix="ddprun-setup-") as folder:
             tree = pathlib.Path(folder)
@@ -31,7 +31,7 @@ class Setup(unittest.TestCase):
                 (tree / "bin" / name).write_text(f"#!/bin/sh\n{text}\n")
                 (tree / "bin" / name).chmod(0o755)
             own = {"PATH": f"{tree}/bin:{os.environ['PATH']}", "KNOWN": known, "INSTALLED": installed}
-            done = subprocess.run(["bash", "scripts/setup.sh"], cwd=tree, env=os.environ | own, capture_output=True, text=True, check=False)
+            done = subprocess.run(["bash", "scripts/setup.sh", *flags], cwd=tree, env=os.environ | own, capture_output=True, text=True, check=False)
             self.assertEqual(done.returncode, 1)
             file = tree / "asked"
             return (file.read_text().split() if file.exists() else []), done.stderr
@@ -42,6 +42,11 @@ class Setup(unittest.TestCase):
     def test_the_oldest_boost_that_is_new_enough_is_taken(self):
         self.assertEqual(self.boost("libboost1.81-dev libboost1.74-dev libboost1.74-tools-dev"), ["libboost1.81-dev"])
         self.assertEqual(self.boost("libboost1.88-dev libboost1.83-dev libboost1.83-all-dev"), ["libboost1.83-dev"])
+
+    def test_the_launchers_wheel_wants_headers_and_no_compiler(self):
+        asked = self.asked("libboost1.81-dev", "", "--launcher")[0]
+        self.assertTrue({"cmake", "libboost1.81-dev", "libdw-dev", "libspdlog-dev"} <= set(asked), asked)
+        self.assertFalse({"g++", "make", "libcurl4-openssl-dev"} & set(asked), asked)
 
     def test_one_that_is_installed_is_kept(self):
         self.assertEqual(self.boost("libboost1.83-dev libboost1.88-dev", "libboost1.88-dev"), [])
