@@ -98,7 +98,7 @@ std::string version_text();
 /// The shells that `completion_script` knows.
 const std::vector<std::string>& completion_shells();
 
-/// A completion script for bash, zsh or tcsh, made from the table of flags.
+/// A completion script for bash, zsh, tcsh or fish, made from the table of flags.
 std::string completion_script(const std::string& shell);
 
 }  // namespace ddprun::launcher

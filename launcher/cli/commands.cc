@@ -231,12 +231,12 @@ Result<void> check_drain(CommandLine& line, const CLI::App& app, const std::stri
 }
 
 void declare_completions(CLI::App& app, CommandLine& line) {
-  app.add_option("shell", line.emplace<CompletionsCommand>().shell, "bash, zsh or tcsh")->type_name("SHELL");
+  app.add_option("shell", line.emplace<CompletionsCommand>().shell, "bash, zsh, tcsh or fish")->type_name("SHELL");
 }
 
 Result<void> check_completions(CommandLine& line, const CLI::App&, const std::string&) {
   std::string& shell = std::get<CompletionsCommand>(line).shell;
-  if (shell.empty()) return usage_error("name one shell: bash, zsh or tcsh");
+  if (shell.empty()) return usage_error("name one shell: bash, zsh, tcsh or fish");
   return keep(shell, parse_choice(shell, completion_shells()));
 }
 
@@ -278,7 +278,7 @@ const std::vector<CommandEntry>& commands() {
        declare_drain,
        check_drain},
       {"completions",
-       {{"completions bash|zsh|tcsh", "print shell completions"}},
+       {{"completions bash|zsh|tcsh|fish", "print shell completions"}},
        "",
        declare_completions,
        check_completions},

@@ -214,15 +214,75 @@ std::string tcsh_script() {
       rules, tcsh_commands(), tcsh_flags());
 }
 
+/// What stands in fish's '…'.
+std::string fish_quoted(std::string_view text) {
+  std::string quoted;
+  for (const char c : text) {
+    if (c == '\'' || c == '\\') quoted += '\\';
+    quoted += c;
+  }
+  return quoted;
+}
+
+/// -x wants a value and offers no files for it, -r does.
+std::string fish_action(const RunFlag& flag) {
+  if (flag.syntax.metavar.empty()) return {};
+  if (flag.choices == "<file>") return " -r";
+  if (flag.choices == "<dir>") return " -x -a '(__fish_complete_directories)'";
+  return flag.choices.empty() ? " -x" : fmt::format(" -x -a '{}'", flag.choices);
+}
+
+std::string fish_commands() {
+  std::string lines;
+  for (const std::string& command : command_names()) {
+    const std::string behind = fmt::format("complete -c ddprun -n '__ddprun_command {}'", command);
+    lines += fmt::format("complete -c ddprun -n __ddprun_begins -a {}\n", command);
+    if (!takes_file(command)) lines += behind + " -f\n";
+    if (const std::string choices = choices_of(command); !choices.empty())
+      lines += fmt::format("{} -a '{}'\n", behind, choices);
+    for (const CommandFlag& flag : command_flags(command)) {
+      const char* const value = is_file(flag) ? " -r" : " -x";
+      lines += fmt::format("{} -l {}{}\n", behind, flag.name, flag.metavar.empty() ? "" : value);
+    }
+  }
+  return lines;
+}
+
+std::string fish_script() {
+  std::string flags;
+  for (const RunFlag& flag : run_flags()) {
+    const std::string short_name =
+        flag.syntax.short_name == '\0' ? std::string() : fmt::format(" -s {}", flag.syntax.short_name);
+    flags += fmt::format("complete -c ddprun -n __ddprun_runs -l {}{}{} -d '{}'\n", flag.syntax.name,
+                         short_name, fish_action(flag), fish_quoted(flag.help));
+  }
+  return fmt::format(
+      "# fish completion for ddprun; load it with: ddprun completions fish | source\n"
+      "function __ddprun_begins\n"
+      "  test (count (commandline -opc)) -eq 1\n"
+      "end\n"
+      "function __ddprun_command\n"
+      "  set -l words (commandline -opc)\n"
+      "  test \"$words[2]\" = $argv[1]\n"
+      "end\n"
+      "function __ddprun_runs\n"
+      "  set -l words (commandline -opc)\n"
+      "  not contains -- \"$words[2]\" {}\n"
+      "end\n"
+      "complete -c ddprun -e\n{}{}",
+      fmt::join(command_names(), " "), flags, fish_commands());
+}
+
 }  // namespace
 
 const std::vector<std::string>& completion_shells() {
-  static const std::vector<std::string> kShells{"bash", "zsh", "tcsh"};
+  static const std::vector<std::string> kShells{"bash", "zsh", "tcsh", "fish"};
   return kShells;
 }
 
 std::string completion_script(const std::string& shell) {
   if (shell == "tcsh") return tcsh_script();
+  if (shell == "fish") return fish_script();
   return shell == "zsh" ? zsh_script() : bash_script();
 }
 

@@ -259,9 +259,9 @@ std::span<const RunFlag> run_flags() {
       RunFlag{{"version", '\0', ""}, kSee, "print the version", nullptr},
       RunFlag{{"print-completion", '\0', "SHELL", kTorchrun},
               kSee,
-              "print completions for bash, zsh or tcsh",
+              "print completions for bash, zsh, tcsh or fish",
               nullptr,
-              "bash zsh tcsh"},
+              "bash zsh tcsh fish"},
 
       // Harmless here.
       RunFlag{{"monitor-interval", '\0', "TIME", kTorchrun},

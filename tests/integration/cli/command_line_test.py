@@ -195,12 +195,12 @@ class Accepted(Case):
                               'that is there, or name an absolute path\n'))
 
     def test_completions_come_by_torchruns_flag_as_well(self):
-        for shell in ("bash", "zsh", "tcsh"):
+        for shell in ("bash", "zsh", "tcsh", "fish"):
             by_flag = self.ddprun("--print-completion", shell)
             self.assertEqual((by_flag.returncode, by_flag.stdout), (0, self.ddprun("completions", shell).stdout))
-        wrong = self.ddprun("--print-completion=fish")
+        wrong = self.ddprun("--print-completion=powershell")
         self.assertEqual((wrong.returncode, wrong.stderr),
-                         (64, 'ddprun: --print-completion: expected bash, zsh or tcsh, got "fish"\n'))
+                         (64, 'ddprun: --print-completion: expected bash, zsh, tcsh or fish, got "powershell"\n'))
 
     def test_bash_completes_flags_and_values(self):
         ask = ("source <(\"$1\" completions bash); COMP_WORDS=(ddprun $2); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); _ddprun; "
@@ -300,6 +300,35 @@ class Accepted(Case):
     def test_tcsh_completes_what_was_typed_ahead(self):
         self.assertEqual(self.complete_in_tcsh("ddprun --max-restarts-w", typed_ahead=True), "ddprun --max-restarts-window")
         self.assertEqual(self.complete_in_tcsh("ddprun drain --rdzv-s", typed_ahead=True), "ddprun drain --rdzv-secret-file")
+
+    def test_fish_completes_flags_and_values(self):
+        if not shutil.which("fish"):
+            skip("no fish here; apt-get install fish brings it")
+        (self.folder / "secret").touch()
+        (self.folder / "logs").mkdir()
+
+        def complete(line):
+            ask = "$argv[1] completions fish | source; complete -C $argv[2]"
+            said = subprocess.run(["fish", "--no-config", "-c", ask, DDPRUN, line], capture_output=True, text=True, check=True,
+                                  cwd=self.folder, env=self.environment(HOME=str(self.folder)))
+            self.assertEqual(said.stderr, "")
+            return [offer.split("\t")[0] for offer in said.stdout.splitlines()]
+
+        self.assertEqual(complete("ddprun --max"), ["--max-restarts", "--max-restarts-window"])
+        self.assertEqual(complete("ddprun --backend gl"), ["gloo"])
+        self.assertEqual(complete("ddprun --log-dir l"), ["logs/"])
+        self.assertEqual(complete("ddprun coordina"), ["coordinator"])
+        self.assertEqual(complete("ddprun --nproc-per-node 2 coordina"), [])
+        self.assertEqual(complete("ddprun --nproc-per-node 2 sec"), ["secret"])
+        self.assertEqual(complete("ddprun drain --rdzv-"), ["--rdzv-endpoint", "--rdzv-id", "--rdzv-secret-file"])
+        self.assertEqual(complete("ddprun drain --max-restarts-w"), [])
+        self.assertEqual(complete("ddprun drain --rdzv-secret-file se"), ["secret"])
+        self.assertEqual(complete("ddprun drain --rdzv-id se"), [])
+        self.assertEqual(complete("ddprun coordinator --rdzv-id x --max"), ["--max-restarts", "--max-restarts-window"])
+        self.assertEqual(complete("ddprun completions t"), ["tcsh"])
+        self.assertEqual(complete("ddprun list tr"), ["transforms"])
+        self.assertEqual(complete("ddprun eval se"), ["secret"])
+        self.assertEqual(complete("ddprun eval --js"), ["--json"])
 
 
 class ExitCode(Case):

@@ -138,7 +138,7 @@ class Wheel(unittest.TestCase):
             self.assertIn(".SH NAME", (self.venv / "share/man" / page).read_text())
 
     def test_completions_are_there_for_each_shell(self):
-        for shell in ("bash", "zsh", "tcsh"):
+        for shell in ("bash", "zsh", "tcsh", "fish"):
             self.assertIn("nproc-per-node", run(self.ddprun, "completions", shell).stdout)
 
     def test_the_cpp_library_is_elsewhere_and_said_so(self):

@@ -371,9 +371,9 @@ TEST_CASE("a command line without a program says so") {
   CHECK(parse({"store", "x"}).error().message() ==
         "store: unexpected \"x\"; write ddprun store [--host ADDR] [--port N | --fd N], or ./store "
         "for a program");
-  CHECK(parse({"completions", "fish"}).error().message() ==
-        "completions: expected bash, zsh or tcsh, got \"fish\"");
-  CHECK(parse({"completions"}).error().message() == "completions: name one shell: bash, zsh or tcsh");
+  CHECK(parse({"completions", "powershell"}).error().message() ==
+        "completions: expected bash, zsh, tcsh or fish, got \"powershell\"");
+  CHECK(parse({"completions"}).error().message() == "completions: name one shell: bash, zsh, tcsh or fish");
   CHECK(parse({"store", "--port", "99999"}).error().message() ==
         "store: --port: expected an integer in [0, 65535], got \"99999\"");
 }

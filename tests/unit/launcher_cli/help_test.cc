@@ -53,9 +53,9 @@ TEST_CASE("the completions offer every flag") {
     const std::string script = completion_script(shell);
     for (const RunFlag& flag : run_flags()) {
       CAPTURE(shell, flag.syntax.name);
-      // tcsh's list has the names behind "--".
-      const std::string dashes = shell == "tcsh" ? "" : "--";
-      CHECK(script.find(dashes + std::string(flag.syntax.name)) != std::string::npos);
+      // tcsh's list has the names behind "--", fish's behind -l.
+      const std::string before = shell == "tcsh" ? "" : shell == "fish" ? "-l " : "--";
+      CHECK(script.find(before + std::string(flag.syntax.name)) != std::string::npos);
     }
   }
 }
