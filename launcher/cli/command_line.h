@@ -36,7 +36,7 @@ struct PsCommand {
   bool as_json = false;
   bool keeps_watching = false;
 };
-/// `ddprun completions bash|zsh|tcsh`
+/// `ddprun completions bash|zsh|tcsh|fish`
 struct CompletionsCommand {
   std::string shell;
 };
@@ -64,6 +64,7 @@ struct DoctorCommand {
   std::optional<int> node_rank;              ///< below `hosts`; 0: they meet here
   std::chrono::milliseconds timeout{60000};  ///< for all to come
   membership::SecretSource secret;
+  bool as_json = false;  ///< of this host alone
 };
 /// `ddprun why [JOB|PID] [--json]`
 struct WhyCommand {

@@ -137,6 +137,7 @@ void declare_doctor(CLI::App& app, CommandLine& line) {
       });
   add_flag(app, "rdzv-secret-file", "FILE", "a secret that only these hosts can read",
            into_file(options.secret.file));
+  app.add_flag("--json", options.as_json, "as a JSON object; of this host alone");
 }
 
 Result<void> check_doctor(CommandLine& line, const CLI::App& app, const std::string& how) {
@@ -148,6 +149,9 @@ Result<void> check_doctor(CommandLine& line, const CLI::App& app, const std::str
     if (is_together) return usage_error(fmt::format("of how many hosts? {}", how));
     return ok();
   }
+  if (options.as_json)
+    return usage_error(
+        "--json is of one host: run ddprun doctor --json on each, and --nnodes for what lies between them");
   if (options.endpoint && options.endpoint->host.empty())
     return usage_error(
         fmt::format("--rdzv-endpoint \"{}\": the host is missing; {}", to_string(*options.endpoint), how));
@@ -253,7 +257,7 @@ const std::vector<CommandEntry>& commands() {
        declare_ps,
        nullptr},
       {"doctor",
-       {{"doctor", "say what is wrong with this machine, and how to mend it"},
+       {{"doctor [--json]", "say what is wrong with this machine, and how to mend it"},
         {"doctor --nnodes N --rdzv-endpoint HOST:PORT [--node-rank K]",
          "the same of several, run on each: who reaches whom, how fast, what differs"}},
        "./doctor for a program",

@@ -185,7 +185,11 @@ int examine_together(const DoctorCommand& asked) {
 }  // namespace
 
 int run_doctor(const DoctorCommand& options) {
-  return options.hosts == 1 ? print_own_page(read_machine(), {}) : examine_together(options);
+  if (options.hosts > 1) return examine_together(options);
+  if (!options.as_json) return print_own_page(read_machine(), {});
+  const MachineFacts machine = read_machine();
+  const std::vector<Finding> findings = examine(machine);
+  return print_page(doctor_json(machine, findings), is_any_wrong(findings));
 }
 
 }  // namespace ddprun::launcher

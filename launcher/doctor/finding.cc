@@ -30,6 +30,10 @@ std::string counted(std::ptrdiff_t count, std::string_view one, std::string_view
 
 }  // namespace
 
+std::string_view to_string(FindingKind kind) {
+  return kind == FindingKind::kWrong ? "wrong" : kind_word(kind);
+}
+
 Finding all_right(std::string topic, std::string state) {
   return {.topic = std::move(topic), .state = std::move(state)};
 }

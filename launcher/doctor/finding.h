@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace ddprun::launcher {
@@ -10,6 +11,9 @@ enum class FindingKind {
   kNote,  ///< may be meant
   kWrong,
 };
+
+/// "ok", "note" or "wrong".
+std::string_view to_string(FindingKind kind);
 
 /// One line of a page of `ddprun doctor`.
 struct Finding {

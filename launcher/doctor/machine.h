@@ -81,6 +81,10 @@ std::vector<Finding> examine(const MachineFacts& machine);
 /// Its page for a person.
 std::string render_doctor(const MachineFacts& machine, const std::vector<Finding>& findings);
 
+/// The same for a program: { "host", "kernel", "findings": [{ "kind": "ok" | "note" | "wrong", "topic", "state", "mend"
+/// where there is something to mend }], "wrong": how many are, "to_note": how many are }. Pure.
+std::string doctor_json(const MachineFacts& machine, const std::vector<Finding>& findings);
+
 /// Reads the facts. Blocks for a look-up of this host's name, and up to 20 s for Python.
 MachineFacts read_machine();
 

@@ -1,7 +1,9 @@
 """ddprun doctor on this machine: what can be held against another source, and what is made wrong on purpose."""
 
+import json
 import os
 import platform
+import re
 import shutil
 import socket
 import subprocess
@@ -35,6 +37,19 @@ class Doctor(Case):
         self.assertIn(f"{len(os.sched_getaffinity(0))} of {os.cpu_count()}", self.line(page, "CPUs"))
         self.assertIn(f"{platform.python_version()} in {sys.executable}", self.line(page, "Python"))
         self.assertRegex(page.splitlines()[-1], r"^(nothing is wrong|1 thing is wrong|\d+ things are wrong), \d+ things? to note$")
+
+    def test_json_says_what_the_page_says(self):
+        page = self.doctor(PYTHON_EXEC=self.script("python", "#!/bin/sh\nexit 3\n"))
+        done = self.ddprun("doctor", "--json", PYTHON_EXEC=str(self.folder / "python"))
+        self.assertEqual((done.returncode, done.stderr), (78, ""))
+        told = json.loads(done.stdout)
+        self.assertEqual([told["host"], told["kernel"]], [socket.gethostname(), platform.release()])
+        self.assertEqual([(finding["kind"], finding["topic"]) for finding in told["findings"]],
+                         [(kind.lower(), topic) for kind, topic in re.findall(r"^(ok|note|WRONG) +(\S.*?)  ", page, re.MULTILINE)])
+        python = next(finding for finding in told["findings"] if finding["topic"] == "Python")
+        self.assertEqual(python["kind"], "wrong")
+        self.assertIn("PYTHON_EXEC names another", python["mend"])
+        self.assertEqual(told["wrong"], sum(finding["kind"] == "wrong" for finding in told["findings"]))
 
     def test_a_python_that_does_not_answer_is_wrong(self):
         page = self.doctor(PYTHON_EXEC=self.script("python", "#!/bin/sh\nexit 3\n"))
@@ -85,7 +100,7 @@ class Doctor(Case):
     def test_it_takes_no_words(self):
         done = self.ddprun("doctor", "node-b")
         self.assertEqual((done.returncode, done.stdout), (64, ""))
-        self.assertRegex(done.stderr, r'^ddprun: doctor: unexpected "node-b"; write ddprun doctor, or .*, or \./doctor for a program\n$')
+        self.assertRegex(done.stderr, r'^ddprun: doctor: unexpected "node-b"; write ddprun doctor \[--json\], or .*, or \./doctor for a program\n$')
 
 
 class Together(Case):

@@ -174,16 +174,14 @@ TEST_CASE("the flags of a command stand before or behind its word, and an unknow
   CHECK(parse({"why", "--jsno"}).error().message() == "why: unknown flag --jsno; did you mean \"--json\"?");
   CHECK(std::holds_alternative<DoctorCommand>(parse({"doctor"}).value()));
   CHECK(parse({"doctor", "now"}).error().message() ==
-        "doctor: unexpected \"now\"; write ddprun doctor, or ddprun doctor --nnodes N --rdzv-endpoint "
+        "doctor: unexpected \"now\"; write ddprun doctor [--json], or ddprun doctor --nnodes N --rdzv-endpoint "
         "HOST:PORT "
         "[--node-rank K], or ./doctor for a program");
 }
 
 TEST_CASE("a doctor of several hosts needs to know how many, and where they meet") {
-  const DoctorCommand told =
-      parse({"doctor", "--nnodes", "3", "--rdzv-endpoint", "a:29400", "--node-rank=2", "--timeout", "5s"})
-          .value()
-          .doctor;
+  const auto told = as<DoctorCommand>(
+      {"doctor", "--nnodes", "3", "--rdzv-endpoint", "a:29400", "--node-rank=2", "--timeout", "5s"});
   CHECK(told.hosts == 3);
   CHECK(told.endpoint == Endpoint{"a", Port(29400)});
   CHECK(told.node_rank == 2);
@@ -193,6 +191,10 @@ TEST_CASE("a doctor of several hosts needs to know how many, and where they meet
              Catch::Matchers::StartsWith("doctor: of how many hosts? write ddprun doctor"));
   CHECK_THAT(parse({"doctor", "--nnodes=2", "--rdzv-endpoint=:1"}).error().message(),
              Catch::Matchers::Contains("the host is missing"));
+  CHECK(as<DoctorCommand>({"doctor", "--json"}).as_json);
+  CHECK(parse({"doctor", "--nnodes=2", "--rdzv-endpoint=a:1", "--json"}).error().message() ==
+        "doctor: --json is of one host: run ddprun doctor --json on each, and --nnodes for what lies between "
+        "them");
   CHECK(parse({"doctor", "--nnodes=2", "--rdzv-endpoint=a:1", "--node-rank=2"}).error().message() ==
         "doctor: --node-rank 2: 2 hosts have 0 to 1");
   for (const std::string flag :

@@ -91,6 +91,43 @@ TEST_CASE("the page of a machine where all is wrong says how to mend each") {
   CHECK(page_of(broken_machine()) == golden_page("doctor_broken.txt", page_of(broken_machine())));
 }
 
+TEST_CASE("a program reads the same findings as JSON, with how many are wrong") {
+  const MachineFacts machine = healthy_machine();
+  const std::vector<Finding> findings{all_right("CPUs", "64 of 64"), to_note("GPUs", "none"),
+                                      to_note("name", "slow"),
+                                      all_wrong("/dev/shm", "64 MiB", "--shm-size 8g")};
+  CHECK(doctor_json(machine, findings) == R"({
+  "host": "node-a",
+  "kernel": "6.1.0",
+  "findings": [
+    {
+      "kind": "ok",
+      "topic": "CPUs",
+      "state": "64 of 64"
+    },
+    {
+      "kind": "note",
+      "topic": "GPUs",
+      "state": "none"
+    },
+    {
+      "kind": "note",
+      "topic": "name",
+      "state": "slow"
+    },
+    {
+      "kind": "wrong",
+      "topic": "/dev/shm",
+      "state": "64 MiB",
+      "mend": "--shm-size 8g"
+    }
+  ],
+  "wrong": 1,
+  "to_note": 2
+}
+)");
+}
+
 TEST_CASE("a machine without GPUs is nothing wrong, one whose GPUs cannot be reached is") {
   MachineFacts machine = healthy_machine();
   machine.gpus.clear();
