@@ -235,7 +235,8 @@ Result<void> check_drain(CommandLine& line, const CLI::App& app, const std::stri
 }
 
 void declare_completions(CLI::App& app, CommandLine& line) {
-  app.add_option("shell", line.emplace<CompletionsCommand>().shell, "bash, zsh, tcsh or fish")->type_name("SHELL");
+  app.add_option("shell", line.emplace<CompletionsCommand>().shell, "bash, zsh, tcsh or fish")
+      ->type_name("SHELL");
 }
 
 Result<void> check_completions(CommandLine& line, const CLI::App&, const std::string&) {

@@ -66,10 +66,11 @@ Inputs rows(const std::string& path, const at::Tensor& numbers, const TensorShap
                     fmt::format("{} has samples of [{}], and the job's are [{}]", path,
                                 fmt::join(samples.sizes().slice(1), ", "), fmt::join(wanted.sizes, ", ")));
   }
-  for (std::int64_t row = 0; row < samples.size(0); ++row) {
-    if (at::isfinite(samples[row]).all().item<bool>()) continue;
+  const at::Tensor bad = at::isfinite(samples).logical_not().reshape({samples.size(0), -1}).any(1).nonzero();
+  if (bad.size(0) > 0) {
     throw Exception(ErrorCode::kCorrupt,
-                    fmt::format("{}: row {} holds a number that is not finite in float32", path, row + 1));
+                    fmt::format("{}: row {} holds a number that is not finite in float32", path,
+                                bad[0][0].item<std::int64_t>() + 1));
   }
   Inputs inputs{{}, samples};
   for (std::int64_t row = 1; row <= samples.size(0); ++row)

@@ -105,10 +105,19 @@ std::optional<double> to_number(std::string_view cell) {
   return error == std::errc() ? std::optional(value) : std::nullopt;
 }
 
+bool is_zero_one_two(const std::vector<std::string_view>& cells) {
+  for (std::size_t i = 0; i < cells.size(); ++i) {
+    if (without_blanks(cells[i]) != std::to_string(i)) return false;
+  }
+  return true;
+}
+
 Result<std::vector<std::string>> parse_names(std::string_view line, const std::string& file) {
   const std::vector<std::string_view> cells = cut_at_commas(line);
-  if (std::all_of(cells.begin(), cells.end(),
-                  [](std::string_view cell) { return to_number(without_blanks(cell)); })) {
+  const bool is_counted =
+      cells.size() > 1 && is_zero_one_two(cells);  // as pandas names columns that have no name
+  if (!is_counted && std::all_of(cells.begin(), cells.end(),
+                                 [](std::string_view cell) { return to_number(without_blanks(cell)); })) {
     return Error(
         ErrorCode::kCorrupt,
         fmt::format("{} begins with numbers, expected a name for each column; put a line of names above "

@@ -17,8 +17,10 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <map>
 #include <memory>
 #include <optional>
+#include <string_view>
 #include <utility>
 
 namespace ddprun::data {
@@ -99,18 +101,26 @@ bool has_name(const Csv& csv, const std::string& name) {
   return std::find(csv.names.begin(), csv.names.end(), name) != csv.names.end();
 }
 
-/// Columns by their names, which are there, in the order of `names`.
-at::Tensor take_columns(const Csv& csv, const std::vector<std::string>& names) {
-  std::vector<std::size_t> places;
+/// Columns by their names, in the order of `names`.
+/// Errors  Exception kCorrupt: `file` lacks one of them.
+at::Tensor take_columns(const Csv& csv, const std::vector<std::string>& names, const std::string& file) {
+  std::map<std::string_view, std::size_t> places;
+  for (const std::string& name : csv.names) places.emplace(name, places.size());
+  std::vector<std::size_t> wanted;
   for (const std::string& name : names) {
-    const auto found = std::find(csv.names.begin(), csv.names.end(), name);
-    places.push_back(static_cast<std::size_t>(found - csv.names.begin()));
+    const auto place = places.find(name);
+    if (place == places.end()) {
+      throw Exception(ErrorCode::kCorrupt,
+                      fmt::format("{} has no column {}, which the training data has; there are {}", file,
+                                  shown_names({name}), shown_names(csv.names)));
+    }
+    wanted.push_back(place->second);
   }
   at::Tensor columns = at::empty(
       {static_cast<std::int64_t>(csv.rows()), static_cast<std::int64_t>(names.size())}, at::kDouble);
   auto* value = columns.mutable_data_ptr<double>();
   for (std::size_t row = 0; row < csv.rows(); ++row) {
-    for (const std::size_t place : places) *value++ = csv.numbers[row * csv.names.size() + place];
+    for (const std::size_t place : wanted) *value++ = csv.numbers[row * csv.names.size() + place];
   }
   return columns;
 }
@@ -132,7 +142,7 @@ Feed::Feed(const Csv& train, const Options& options) : target(options.text("targ
     if (name != target) columns.push_back(name);
   }
   if (!options.flag("standardize")) return;
-  scaling = scaling_of(take_columns(train, columns));
+  scaling = scaling_of(take_columns(train, columns, options.text("path")));
   for (std::size_t i = 0; i < columns.size(); ++i) {
     if (std::isfinite(scaling->mean[i]) && std::isfinite(scaling->deviation[i])) continue;
     throw Exception(
@@ -144,29 +154,35 @@ Feed::Feed(const Csv& train, const Options& options) : target(options.text("targ
 }
 
 at::Tensor Feed::features_of(const Csv& csv, const std::string& file) const {
-  for (const std::string& column : columns) {
-    if (has_name(csv, column)) continue;
-    throw Exception(ErrorCode::kCorrupt,
-                    fmt::format("{} has no column {}, which the training data has; there are {}", file,
-                                shown_names({column}), shown_names(csv.names)));
-  }
-  at::Tensor features = take_columns(csv, columns);
+  at::Tensor features = take_columns(csv, columns, file);
   if (scaling) scale(features, *scaling);
   return features;
 }
 
 std::string Feed::in_words() const {
   if (!scaling) return kStandardised;
-  uLong sum = 0;
-  for (const std::vector<double>* numbers : {&scaling->mean, &scaling->deviation})
-    sum = ::crc32_z(sum, reinterpret_cast<const Bytef*>(numbers->data()), numbers->size() * sizeof(double));
+  // Of rows in another order, the last bits of both are others.
+  std::string text;
+  for (std::size_t i = 0; i < scaling->mean.size(); ++i) {
+    const double mean = scaling->mean[i], deviation = scaling->deviation[i];
+    text += std::abs(mean) > deviation ? fmt::format("{:.9g}", mean)
+                                       : fmt::format("{:.0f}/", 0.5 + 1e6 * mean / deviation);
+    text += fmt::format(" {:.6g};", deviation);
+  }
+  const uLong sum = ::crc32_z(0, reinterpret_cast<const Bytef*>(text.data()), text.size());
   return fmt::format("{} (means and deviations of CRC-32 {:08x})", kStandardised, sum);
 }
 
-/// `target` empty: that of the training data, where there is one of its name, else the last column.
+/// `target` empty: that of the training data; of data to be judged by, whose target may have another name, the only
+/// column that is no feature.
 Table make_table(const Csv& csv, const Feed& feed, const Options& options, const std::string& file) {
   std::string target = options.text("target");
-  if (target.empty()) target = has_name(csv, feed.target) ? feed.target : csv.names.back();
+  if (target.empty()) target = feed.target;
+  if (options.text("target").empty() && options.has(kTrainedOn) && !has_name(csv, target) &&
+      csv.names.size() == feed.columns.size() + 1)
+    target = *std::find_if(csv.names.begin(), csv.names.end(), [&](const std::string& name) {
+      return std::find(feed.columns.begin(), feed.columns.end(), name) == feed.columns.end();
+    });
   if (!has_name(csv, target)) {
     throw Exception(ErrorCode::kConfig, fmt::format("{}/target: {} has no column {}; there are {}",
                                                     options.pointer(), file, target, shown_names(csv.names)));
@@ -177,7 +193,7 @@ Table make_table(const Csv& csv, const Feed& feed, const Options& options, const
                                 "it, as with the training data's; name another one of {}",
                                 options.pointer(), target, file, shown_names(csv.names)));
   }
-  return {feed.features_of(csv, file), take_columns(csv, {target}).reshape({-1}), feed.columns,
+  return {feed.features_of(csv, file), take_columns(csv, {target}, file).reshape({-1}), feed.columns,
           options.flag("standardize") ? feed.in_words() : kAsTheyAre};
 }
 

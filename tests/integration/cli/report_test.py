@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import shutil
+import signal
 import subprocess
 import unittest
 
@@ -276,6 +277,19 @@ os._exit(4 + int(rank))
         self.assertEqual(done.returncode, 75)
         self.assertRegex(done.stderr, r"\nddprun: sh was stopped by --job-timeout\n  before +rank 0 .* exited with code 3 after")
         self.assertFalse(outer.exists())
+
+    def test_after_a_signal_in_the_back_off_the_report_has_who_failed_before(self):
+        for number in (signal.SIGINT, signal.SIGTERM):
+            with self.subTest(number):
+                process = self.start("--max-restarts", 9, "sh", "-c", "echo boom >&2; exit 3")
+                lines = []
+                for line in process.stderr:
+                    lines.append(line)
+                    if "in 1.0 s: restart 3 " in line:
+                        break
+                process.send_signal(number)
+                rest = process.communicate(timeout=60)[1]
+                self.assertRegex("".join(lines) + rest, r"(?s)was stopped by SIG.*\n  before +rank 0 .* exited with code 3 .*\n    \| boom\n")
 
     def test_a_restart_says_why_in_one_line(self):
         done = self.ddprun("--max-restarts", 1, "sh", "-c", "exit $((TORCHELASTIC_RESTART_COUNT == 0))")

@@ -96,7 +96,7 @@ class Predictions(CommandTest):
             with self.subTest(command):
                 self.assertRegex(self.ddprun(*command, "--set", "/train/epochs=50", expect=78).stderr,
                                  r"/data: its numbers are standardised by column \(.*, and those of the training data standardised by "
-                                 r"column \(.*; train.csv is another one than the model was trained on")
+                                 r"column \(.*; train.csv, or how many of its rows")
 
     def test_arrays_give_numbers_where_there_are_no_classes(self):
         for split in ("train", "test"):

@@ -2,6 +2,8 @@
 #include "tests/support/catch.h"
 #include <ddprun/distributed_data_parallel.h>
 
+#include <torch/nn/modules/linear.h>
+
 namespace ddprun {
 namespace {
 

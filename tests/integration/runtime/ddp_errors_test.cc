@@ -3,6 +3,12 @@
 #include <ddprun/comm_hooks.h>
 #include <ddprun/distributed_data_parallel.h>
 
+#include <torch/nn/modules/activation.h>
+#include <torch/nn/modules/container/any.h>
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/embedding.h>
+#include <torch/nn/modules/linear.h>
+
 namespace ddprun {
 namespace {
 

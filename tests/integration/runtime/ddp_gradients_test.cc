@@ -2,6 +2,10 @@
 #include "tests/support/catch.h"
 #include <ddprun/distributed_data_parallel.h>
 
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/custom_function.h>
+#include <torch/nn/modules/linear.h>
+
 namespace ddprun {
 namespace {
 

@@ -3,6 +3,8 @@
 #include "tests/integration/runtime/in_threads.h"
 #include <ddprun/distributed_data_parallel.h>
 
+#include <torch/nn/modules/linear.h>
+
 namespace ddprun::testing {
 
 /// A model of which a program may use a part.

@@ -8,6 +8,10 @@
 #include <ddprun/sync_batch_norm.h>
 #include <ddprun/zero_redundancy_optimizer.h>
 
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/linear.h>
+
 #include <cmath>
 #include <optional>
 

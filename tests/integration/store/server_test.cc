@@ -374,7 +374,7 @@ TEST_CASE("a store client from an address that is not let in is closed") {
 }
 
 TEST_CASE("a server on every address sees IPv4 clients under their IPv4 address") {
-  RunningStore store({.host = "::"});
+  RunningStore store({.at = {.host = "::"}});
   std::promise<std::string> seen;
   store.call([&] {
     store.server().set_address_filter([&](const boost::asio::ip::address& address) {

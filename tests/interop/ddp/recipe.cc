@@ -1,5 +1,7 @@
 #include "tests/interop/ddp/recipe.h"
 
+#include <torch/optim/sgd.h>
+
 #include <fstream>
 #include <iterator>
 #include <stdexcept>

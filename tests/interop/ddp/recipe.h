@@ -8,6 +8,7 @@
 #include <ddprun/zero_redundancy_optimizer.h>
 
 #include <nlohmann/json.hpp>
+#include <torch/optim/sgd.h>
 
 #include <memory>
 #include <optional>
@@ -22,12 +23,12 @@ struct Recipe {
   nlohmann::json json;
   std::string model;
   std::int64_t steps = 20;
-  std::int64_t batch = 8;          ///< samples per rank and forward
-  std::int64_t accumulate = 1;     ///< forwards per step, all but the last under no_sync
-  bool set_to_none = true;         ///< how gradients are zeroed
-  bool uneven = false;             ///< rank r leaves out its last r steps, under join
-  bool last_step = false;          ///< save its output and gradients, too
-  std::int64_t dropped_steps = 0;  ///< the first ones, whose gradients are thrown away
+  std::int64_t batch = 8;             ///< samples per rank and forward
+  std::int64_t accumulate = 1;        ///< forwards per step, all but the last under no_sync
+  bool set_to_none = true;            ///< how gradients are zeroed
+  bool uneven = false;                ///< rank r leaves out its last r steps, under join
+  bool last_step = false;             ///< save its output and gradients, too
+  std::int64_t dropped_steps = 0;     ///< the first ones, whose gradients are thrown away
   std::optional<at::ScalarType> amp;  ///< autocast to it, and scale the loss
   DistributedDataParallelOptions options;
 };

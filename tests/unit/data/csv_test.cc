@@ -57,8 +57,10 @@ TEST_CASE("a CSV file that is wrong is refused with line and column") {
   CHECK(csv_refusal("a,b\n,1\n") == "x.csv, line 2, column a: expected a number, got \"\"");
   CHECK(csv_refusal("a,a,y\n1,2,3\n") == "x.csv has two columns \"a\"");
   CHECK(csv_refusal("1, 2.5,-3e1\n1,2,3\n") ==
-        "x.csv begins with numbers, expected a name for each column; put a line of names above them (names that "
+        "x.csv begins with numbers, expected a name for each column; put a line of names above them (names "
+        "that "
         "are numbers stand in quotes)");
+  CHECK(parse_csv("0,1,2\n1,2,3\n", "x.csv")->names == Names{"0", "1", "2"});  // of pandas
   CHECK(parse_csv("\"2019\",2020\n1,2\n", "x.csv")->names == Names{"2019", "2020"});
 }
 

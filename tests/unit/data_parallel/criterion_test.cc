@@ -2,6 +2,7 @@
 #include "tests/unit/data_parallel/nets.h"
 #include <ddprun/data_parallel_criterion.h>
 
+#include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/loss.h>
 
 namespace ddprun {

@@ -173,10 +173,11 @@ TEST_CASE("the flags of a command stand before or behind its word, and an unknow
         "why: unexpected \"b\"; write ddprun why [JOB|PID] [--json]");
   CHECK(parse({"why", "--jsno"}).error().message() == "why: unknown flag --jsno; did you mean \"--json\"?");
   CHECK(std::holds_alternative<DoctorCommand>(parse({"doctor"}).value()));
-  CHECK(parse({"doctor", "now"}).error().message() ==
-        "doctor: unexpected \"now\"; write ddprun doctor [--json], or ddprun doctor --nnodes N --rdzv-endpoint "
-        "HOST:PORT "
-        "[--node-rank K], or ./doctor for a program");
+  CHECK(
+      parse({"doctor", "now"}).error().message() ==
+      "doctor: unexpected \"now\"; write ddprun doctor [--json], or ddprun doctor --nnodes N --rdzv-endpoint "
+      "HOST:PORT "
+      "[--node-rank K], or ./doctor for a program");
 }
 
 TEST_CASE("a doctor of several hosts needs to know how many, and where they meet") {

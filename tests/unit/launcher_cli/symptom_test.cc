@@ -6,6 +6,7 @@
 #include <csignal>
 
 using namespace ddprun::launcher;
+using ddprun::ExitStatus;
 
 namespace {
 

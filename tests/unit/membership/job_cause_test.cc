@@ -56,7 +56,7 @@ TEST_CASE("why a worker failed is told with the restart, and with the end") {
   CHECK(story.last('a').restart->why == "rank 0 exited with code 7 on node 0 (a, 10.0.0.1): ValueError: x");
   story.tell('a', Phase::kRunning);
   fail();
-  CHECK(story.last('a').end->root_cause->diagnosis == "ValueError: x");
+  CHECK(story.last('a').end->root_cause->account.diagnosis == "ValueError: x");
 }
 
 TEST_CASE("a lost node explains the workers that failed elsewhere just before") {
@@ -163,7 +163,7 @@ TEST_CASE("who has come back with its success is named by its own rank when it w
   story.fail('a', 9, false, true);
   story.tell('a', Phase::kIdle);
   REQUIRE(story.last('a').kind == OrderKind::kEnd);
-  CHECK(story.last('a').end->root_cause->rank == Rank(1));
+  CHECK(story.last('a').end->root_cause->rank() == Rank(1));
   CHECK_THAT(story.last('a').end->why, Catch::Matchers::StartsWith("rank 1 left with exit code 0 on node 1"));
 }
 

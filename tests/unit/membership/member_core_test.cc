@@ -188,7 +188,7 @@ TEST_CASE(
 TEST_CASE("a failure is told of its own generation alone") {
   const TimePoint now{};
   MemberCore member = running_member(now);
-  member.workers_failed({.rank = Rank(0), .what = "rank 0 exited with code 7"}, now);
+  member.workers_failed({.worker = WorkerEnd{.rank = Rank(0)}, .what = "rank 0 exited with code 7"}, now);
   member.workers_stopped(now);
   const MemberActions obeyed =
       member.order({.kind = OrderKind::kStop, .generation = Generation(2), .text = "rank 1 failed"}, now);

@@ -5,11 +5,14 @@
 #include "rendezvous/membership/scheduler_env.h"
 #include "tests/support/catch.h"
 
+#include <chrono>
 #include <map>
 #include <string>
 
 namespace ddprun::membership {
 namespace {
+
+using namespace std::chrono_literals;
 
 template <class T>
 T there_and_back(const T& message) {

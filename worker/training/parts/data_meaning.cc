@@ -36,14 +36,24 @@ void check_names(const std::vector<std::string>& names, const std::vector<std::s
 std::string advice_on_scaling(const DataShape& data, const DataShape& learned) {
   if (data.unit == "images") return "give both the same \"normalize\"";
   if (data.scaling.starts_with(data::kStandardised) && learned.scaling.starts_with(data::kStandardised))
-    return "train.csv is another one than the model was trained on: put that back, or judge by this under "
-           "/evaluate";
+    return "train.csv, or how many of its rows /data/train_samples takes, was another when the model "
+           "learned: put "
+           "that back, judge by this data under /evaluate, or begin with the model's weights (/resume=never "
+           "and "
+           "/model/weights)";
   return "give both the same \"standardize\"";
 }
 
-PtValue to_list(const std::vector<std::string>& texts) {
+/// Names of folders and columns may be no UTF-8, which a checkpoint's texts are.
+std::vector<std::string> told(const std::vector<std::string>& names) {
+  std::vector<std::string> texts;
+  for (const std::string& name : names) texts.push_back(printable(name, std::string::npos));
+  return texts;
+}
+
+PtValue to_list(const std::vector<std::string>& names) {
   PtList list;
-  for (const std::string& text : texts) list.items.emplace_back(text);
+  for (const std::string& text : told(names)) list.items.emplace_back(text);
   return list;
 }
 
@@ -78,7 +88,10 @@ void check_meaning(const DataShape& data, const PtValue& learned, const std::str
   shape.scaling = dict.at(kScaling).as_string();
   shape.columns = read_list(dict.at(kColumns));
   shape.class_names = read_list(dict.at(kClassNames));
-  check_meaning(data, shape, place);
+  DataShape mine = data;
+  mine.columns = told(mine.columns);
+  mine.class_names = told(mine.class_names);
+  check_meaning(mine, shape, place);
 }
 
 }  // namespace ddprun::training

@@ -20,7 +20,7 @@ namespace ddprun::training {
 namespace {
 
 /// Of what is kept, in its labels: another one is another ddprun's.
-constexpr int kFormat = 5;
+constexpr int kFormat = 6;
 
 // The entries of what a rank keeps where it is copied.
 constexpr const char* kCommon = "common";

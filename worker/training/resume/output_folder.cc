@@ -17,6 +17,7 @@
 #include <cerrno>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <span>
 #include <sstream>
 #include <string_view>
@@ -128,10 +129,12 @@ bool is_merged_job(const std::string& text) {
          text == job.dump(2) + "\n";
 }
 
-/// Empty: there is none, or it cannot be read.
-std::string content_of(const std::string& path) {
+/// None: it cannot be read.
+std::optional<std::string> content_of(const std::string& path) {
+  const std::ifstream file(path);
+  if (!file) return std::nullopt;
   std::ostringstream read;
-  read << std::ifstream(path).rdbuf();
+  read << file.rdbuf();
   return read.str();
 }
 
@@ -177,9 +180,9 @@ Result<bool> write_merged_job(const std::string& folder, const std::string& job_
   if (fs::equivalent(path, job_path, error)) return true;
   const std::string text = merged_job + "\n";
   if (fs::is_regular_file(path, error)) {
-    const std::string there = content_of(path);
+    const std::optional<std::string> there = content_of(path);
     if (there == text) return true;
-    if (!is_merged_job(there)) return false;
+    if (!there || !is_merged_job(*there)) return false;
     // It may have been changed by hand since.
     if (const Result<void> moved = set_aside(path); !moved) return moved.error();
   }

@@ -78,7 +78,8 @@ std::string common_job(const Options& job, const DataSplits& data, const std::ve
       entry[key] = nullptr;
     common["data of /evaluate/" + more.name] = describe(*more.source);
   }
-  return common.dump();
+  // A folder or a column may have a name that is no UTF-8.
+  return common.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
 std::optional<std::string> first_difference(const std::string& mine, const std::string& rank_zeros) {
