@@ -49,11 +49,11 @@ TEST_CASE("why a worker failed is told with the restart, and with the end") {
                               .account = {.diagnosis = "ValueError: x"}};
     story.tell('a',
                Status{.generation = story.job.generation(), .phase = Phase::kStopping, .failure = failure});
-    CHECK(story.last('a').text == "rank 0 exited with code 7 on node 0 (a, 10.0.0.1)");
+    CHECK(story.last('a').text == "rank 0 exited with code 7");
     story.tell('a', Phase::kIdle);
   };
   fail();
-  CHECK(story.last('a').restart->why == "rank 0 exited with code 7 on node 0 (a, 10.0.0.1): ValueError: x");
+  CHECK(story.last('a').restart->why == "rank 0 exited with code 7: ValueError: x");
   story.tell('a', Phase::kRunning);
   fail();
   CHECK(story.last('a').end->root_cause->account.diagnosis == "ValueError: x");

@@ -169,7 +169,8 @@ TEST_CASE("a reduction is refused when the steps of a job end before it, with th
                     "with step 5 (/train/epochs is 10, /train/max_steps 5, and an epoch has 16 steps in this "
                     "world of 2 ranks); "
                     "reduce it earlier, or train longer");
-  CHECK_NOTHROW(check({{"/schedule/milestones/0", 0.3}}, {}));
+  CHECK_NOTHROW(check({{"/schedule/milestones/0", 0.25}}, {}));
+  CHECK_THROWS(check({{"/schedule/milestones/0", 0.3}}, {}));  // the fifth step begins after 0.25
   CHECK_NOTHROW(check(milestones, {.step = 5, .samples_seen = 20}));
   options.max_steps = 16;
   CHECK_THROWS_WITH(check({{"/schedule/step_epochs", 1}}, {}),
