@@ -218,10 +218,13 @@ TimePoint Job::next_wake(TimePoint now) const {
     wake = std::min(wake, losses_.fenced_until());
   }
   if (state_ == JobPhase::kGathering) {
-    for (const TimePoint at : {losses_.fenced_until(), restarts_at_, opened_at_ + timing_.rejoin_timeout}) {
+    const TimePoint held_until = std::max(losses_.fenced_until(), restarts_at_);
+    for (const TimePoint at : {held_until, opened_at_ + timing_.rejoin_timeout}) {
       if (at > now) wake = std::min(wake, at);
     }
-    wake = std::min(wake, decide_round(spec_, timing_, view(), now).decide_again_at);
+    // Until then no round begins, whoever is ready.
+    if (held_until <= now && !may_have_succeeded(now))
+      wake = std::min(wake, decide_round(spec_, timing_, view(), now).decide_again_at);
   }
   if (may_hear_of_others(now)) wake = std::min(wake, opened_at_ + timing_.rejoin_timeout);
   return wake;

@@ -103,7 +103,7 @@ void check_data(const DataShape& data, const Checkpoint& checkpoint) {
   const PtValue* learned = own == nullptr ? nullptr : own->find("data");
   if (learned == nullptr) return;
   try {
-    training::check_meaning(data, *learned, "/data");
+    training::check_meaning(data, *learned);
   } catch (const Exception& exception) {
     throw Exception(exception.code(), shown(checkpoint.path) + ": " + exception.what());
   }

@@ -112,12 +112,18 @@ bool is_zero_one_two(const std::vector<std::string_view>& cells) {
   return true;
 }
 
-Result<std::vector<std::string>> parse_names(std::string_view line, const std::string& file) {
+Result<std::vector<std::string>> parse_names(std::string_view line, const std::string& file,
+                                             const std::vector<std::string>& known) {
   const std::vector<std::string_view> cells = cut_at_commas(line);
-  const bool is_counted =
-      cells.size() > 1 && is_zero_one_two(cells);  // as pandas names columns that have no name
-  if (!is_counted && std::all_of(cells.begin(), cells.end(),
-                                 [](std::string_view cell) { return to_number(without_blanks(cell)); })) {
+  const bool is_of_pandas = cells.size() > 1 && is_zero_one_two(cells);
+  const auto is_row_of = [&](std::string_view cell) {
+    return to_number(without_blanks(cell)) &&
+           std::find(known.begin(), known.end(), without_blanks(cell)) == known.end();
+  };
+  const bool are_numbers = std::all_of(cells.begin(), cells.end(), [](std::string_view cell) {
+    return to_number(without_blanks(cell)).has_value();
+  });
+  if (are_numbers && !is_of_pandas && std::any_of(cells.begin(), cells.end(), is_row_of)) {
     return Error(
         ErrorCode::kCorrupt,
         fmt::format("{} begins with numbers, expected a name for each column; put a line of names above "
@@ -141,12 +147,12 @@ std::string not_a_number(std::string_view cell) {
 
 }  // namespace
 
-Result<Csv> parse_csv(std::string_view text, const std::string& file) {
+Result<Csv> parse_csv(std::string_view text, const std::string& file, const std::vector<std::string>& known) {
   const std::vector<Line> lines = lines_of(text);
   if (lines.size() < 2)
     return Error(ErrorCode::kCorrupt,
                  fmt::format("{} has no rows: expected a line of names, and numbers below", file));
-  Result<std::vector<std::string>> names = parse_names(lines.front().text, file);
+  Result<std::vector<std::string>> names = parse_names(lines.front().text, file, known);
   if (!names) return names.error();
   Csv csv{.names = std::move(*names), .numbers = {}};
   csv.numbers.reserve(std::min((lines.size() - 1) * csv.names.size(), text.size()));

@@ -28,16 +28,17 @@ namespace {
 
 constexpr std::size_t kTableLimit = std::size_t{8} << 30;
 constexpr const char* kAsTheyAre = "taken as they are";
+constexpr const char* kStandardised = "standardised by column";
 
 /// The first `limit` rows, without the memory of the others; 0: all.
 at::Tensor first_rows(const at::Tensor& rows, std::int64_t limit) {
   return limit == 0 || limit >= rows.size(0) ? rows : rows.narrow(0, 0, limit).clone();
 }
 
-Csv load_csv(const std::string& path, std::int64_t limit) {
+Csv load_csv(const std::string& path, std::int64_t limit, const std::vector<std::string>& known = {}) {
   const auto bytes = runtime::value_or_throw(read_file(path, kTableLimit));
-  Csv csv =
-      runtime::value_or_throw(parse_csv({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path));
+  Csv csv = runtime::value_or_throw(
+      parse_csv({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path, known));
   const auto wanted = static_cast<std::size_t>(limit);
   if (limit > 0 && wanted < csv.rows()) csv.numbers.resize(wanted * csv.names.size());
   return csv;
@@ -128,6 +129,7 @@ at::Tensor take_columns(const Csv& csv, const std::vector<std::string>& names, c
 /// What a model is fed with, as its training data says.
 struct Feed {
   std::string target;  ///< the name of the column to be learned
+  bool is_target_first = false;
   std::vector<std::string> columns;
   std::optional<Scaling> scaling;
 
@@ -138,6 +140,7 @@ struct Feed {
 
 Feed::Feed(const Csv& train, const Options& options) : target(options.text("target")) {
   if (target.empty()) target = train.names.back();
+  is_target_first = train.names.front() == target;
   for (const std::string& name : train.names) {
     if (name != target) columns.push_back(name);
   }
@@ -165,24 +168,28 @@ std::string Feed::in_words() const {
   std::string text;
   for (std::size_t i = 0; i < scaling->mean.size(); ++i) {
     const double mean = scaling->mean[i], deviation = scaling->deviation[i];
-    text += std::abs(mean) > deviation ? fmt::format("{:.9g}", mean)
-                                       : fmt::format("{:.0f}/", 0.5 + 1e6 * mean / deviation);
-    text += fmt::format(" {:.6g};", deviation);
+    // A mean is told from another one by the ten thousandth part of the deviation, where that says anything.
+    text += std::abs(mean) > 1e7 * deviation ? fmt::format("{:.9g}", mean)
+                                             : fmt::format("{}/", std::llround(1e4 * mean / deviation));
+    text += fmt::format(" {:.5g};", deviation);
   }
   const uLong sum = ::crc32_z(0, reinterpret_cast<const Bytef*>(text.data()), text.size());
   return fmt::format("{} (means and deviations of CRC-32 {:08x})", kStandardised, sum);
 }
 
 /// `target` empty: that of the training data; of data to be judged by, whose target may have another name, the only
-/// column that is no feature.
+/// column that is no feature, if it stands where the training data has its own.
 Table make_table(const Csv& csv, const Feed& feed, const Options& options, const std::string& file) {
   std::string target = options.text("target");
   if (target.empty()) target = feed.target;
   if (options.text("target").empty() && options.has(kTrainedOn) && !has_name(csv, target) &&
-      csv.names.size() == feed.columns.size() + 1)
-    target = *std::find_if(csv.names.begin(), csv.names.end(), [&](const std::string& name) {
-      return std::find(feed.columns.begin(), feed.columns.end(), name) == feed.columns.end();
-    });
+      csv.names.size() == feed.columns.size() + 1) {
+    // Where the training data has its own, and not a number of rows in front of it.
+    const std::string& same_place = feed.is_target_first ? csv.names.front() : csv.names.back();
+    const bool is_feature =
+        std::find(feed.columns.begin(), feed.columns.end(), same_place) != feed.columns.end();
+    if (!is_feature && !same_place.empty()) target = same_place;
+  }
   if (!has_name(csv, target)) {
     throw Exception(ErrorCode::kConfig, fmt::format("{}/target: {} has no column {}; there are {}",
                                                     options.pointer(), file, target, shown_names(csv.names)));
@@ -280,7 +287,7 @@ Batch TableSource::make_batch(const BatchRequest& request) const {
 
 at::Tensor read_csv_features(const Options& options, const std::string& path) {
   const Csv train = load_csv(options.text("path") + "/train.csv", options.integer("train_samples"));
-  return Feed(train, options).features_of(load_csv(path, 0), path);
+  return Feed(train, options).features_of(load_csv(path, 0, train.names), path);
 }
 
 DataSplits open_csv(const Options& options) {
@@ -294,7 +301,8 @@ DataSplits open_csv(const Options& options) {
                 trained_on);
   }();
   Table learned = make_table(train, feed, options, train_file);
-  Table judged = make_table(load_csv(test_file, options.integer("test_samples")), feed, options, test_file);
+  Table judged =
+      make_table(load_csv(test_file, options.integer("test_samples"), train.names), feed, options, test_file);
   return to_splits(std::move(learned), std::move(judged), options.integer("classes"), folder);
 }
 

@@ -41,9 +41,6 @@ class TableSource final : public DataSource {
 /// Errors  Exception kCorrupt, kConfig, naming the file and the column that it lacks.
 at::Tensor read_csv_features(const Options& options, const std::string& path);
 
-/// How the scaling of a standardised table begins; what follows tells its means and deviations from others.
-inline constexpr const char* kStandardised = "standardised by column";
-
 /// In the options of data that a model is judged by: those of the data that it was trained on.
 inline constexpr const char* kTrainedOn = "trained_on";
 

@@ -45,18 +45,17 @@ double epochs_after(std::int64_t steps, const Position& position, const JobSize&
 
 // A reduction after the end is a schedule for another job.
 void check_reductions(std::int64_t steps, const Position& position, const JobSize& size) {
-  const double end = epochs_after(steps, position, size);
   const double last_step = epochs_after(steps - 1, position, size);
   for (const Reduction& reduction : size.reductions) {
     if (reduction.epochs <= last_step) continue;
     throw Exception(
         ErrorCode::kConfig,
-        fmt::format(
-            "{}: is never reached: the rate is reduced {} epochs in, and the job ends "
-            "after {:.6g}, with step {} (/train/epochs is {}, /train/max_steps {}, and an epoch has {} "
-            "steps in this world of {} rank{}); reduce it earlier, or train longer",
-            reduction.key, reduction.epochs, end, position.step + steps, size.length.epochs,
-            size.length.max_steps, size.steps_per_epoch, size.world.ranks, size.world.ranks == 1 ? "" : "s"));
+        fmt::format("{}: is never reached: the rate is reduced {} epochs in, and the job's last step, {}, "
+                    "begins after {:.6g} (/train/epochs is {}, /train/max_steps {}, and an epoch has {} "
+                    "steps in this world of {} rank{}); reduce it earlier, or train longer",
+                    reduction.key, reduction.epochs, position.step + steps, last_step, size.length.epochs,
+                    size.length.max_steps, size.steps_per_epoch, size.world.ranks,
+                    size.world.ranks == 1 ? "" : "s"));
   }
 }
 

@@ -54,7 +54,7 @@ class MeaningPart final : public SavedPart {
  public:
   explicit MeaningPart(const DataShape& data) : SavedPart("data"), data_(data) {}
   PtValue save() override { return save_meaning(data_); }
-  void load(const PtValue& value) override { check_meaning(data_, value, "/data"); }
+  void load(const PtValue& value) override { check_meaning(data_, value); }
 
  private:
   const DataShape& data_;

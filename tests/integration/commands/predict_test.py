@@ -95,8 +95,8 @@ class Predictions(CommandTest):
         for command in (("eval", "job.json"), ("predict", "job.json", "new.csv"), ("job.json",)):
             with self.subTest(command):
                 self.assertRegex(self.ddprun(*command, "--set", "/train/epochs=50", expect=78).stderr,
-                                 r"/data: its numbers are standardised by column \(.*, and those of the training data standardised by "
-                                 r"column \(.*; train.csv, or how many of its rows")
+                                 r"/data: its numbers are standardised by column \(.*, and those of the data that the model learned from "
+                                 r"standardised by column \(.*; give it the files and the keys of then")
 
     def test_arrays_give_numbers_where_there_are_no_classes(self):
         for split in ("train", "test"):

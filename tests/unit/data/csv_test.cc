@@ -61,6 +61,8 @@ TEST_CASE("a CSV file that is wrong is refused with line and column") {
         "that "
         "are numbers stand in quotes)");
   CHECK(parse_csv("0,1,2\n1,2,3\n", "x.csv")->names == Names{"0", "1", "2"});  // of pandas
+  CHECK(parse_csv("2,1\n1,2\n", "x.csv", {"0", "1", "2"})->names == Names{"2", "1"});
+  CHECK_FALSE(parse_csv("2,5\n1,2\n", "x.csv", {"0", "1", "2"}).has_value());
   CHECK(parse_csv("\"2019\",2020\n1,2\n", "x.csv")->names == Names{"2019", "2020"});
 }
 

@@ -5,8 +5,10 @@
 #include "tests/unit/data/npy_bytes.h"
 #include <ddprun/exception.h>
 
+#include <fmt/format.h>
 #include <torch/types.h>
 
+#include <algorithm>
 #include <cmath>
 #include <fstream>
 
@@ -57,8 +59,9 @@ TEST_CASE("columns go by their names, in a file of test data and in data to be j
   write("test.csv", "b,a,price\n9,20,7\n");
   write("train.csv", "b,a,price\n9,20,7\n");
   CHECK(torch::equal(held_out(scaled + as_trained).tensors[1], torch::tensor({{7.0F}})));
-  write("train.csv", "price,a,b\n7,20,9\n");
-  CHECK(torch::equal(held_out(scaled + as_trained).tensors[1], torch::tensor({{7.0F}})));
+  write("train.csv", "price,a,b\n7,20,9\n");  // as a number of the row would stand
+  CHECK_THROWS_WITH(held_out(scaled + as_trained),
+                    "/data/target: " + folder.file("train.csv") + " has no column y; there are price, a, b");
   write("train.csv", "a,b,price\n20,9,7\n");
   write("test.csv", "a,b,id\n20,9,1\n");
   CHECK_THROWS_WITH(held_out(scaled),
@@ -67,6 +70,32 @@ TEST_CASE("columns go by their names, in a file of test data and in data to be j
   CHECK_THROWS_WITH(
       held_out(scaled + as_trained),
       folder.file("train.csv") + " has no column b, which the training data has; there are c, a, y");
+}
+
+TEST_CASE("rows in another order are the same data, and others are not") {
+  const auto scaling_of = [](const std::vector<double>& numbers) {
+    const TemporaryFolder folder;
+    for (const char* name : {"train.csv", "test.csv"}) {
+      std::ofstream file(folder.file(name));
+      file << "a,y\n";
+      for (const double number : numbers) file << fmt::format("{},0\n", number);
+    }
+    return data::open_csv(
+               Options(
+                   R"({"path": ")" + folder.path() +
+                   R"(", "target": "", "train_samples": 0, "test_samples": 0, "standardize": true, "classes": 0})"))
+        .train->shape()
+        .scaling;
+  };
+  std::vector<double> centred;
+  for (int i = 1; i <= 101; ++i) centred.insert(centred.end(), {0.1 * i, -0.1 * i});
+  const std::string whole = scaling_of(centred);
+  std::sort(centred.begin(), centred.end());
+  CHECK(scaling_of(centred) == whole);
+  std::rotate(centred.begin(), centred.begin() + 67, centred.end());
+  CHECK(scaling_of(centred) == whole);
+  centred.push_back(11);
+  CHECK(scaling_of(centred) != whole);
 }
 
 TEST_CASE("a target that is not there is refused with what is") {

@@ -394,6 +394,7 @@ TEST_CASE("generations of several nodes that keep dying young are started again 
   REQUIRE(story.last('a').restart);
   CHECK(story.last('a').restart->delay == 500ms);
   CHECK(story.last('a').restart->number == 2);
+  CHECK(story.job.next_wake(story.now) > story.now);  // and not at once, again and again
   story.heartbeats = {'a'};
   story.pass(500ms);
   CHECK(story.job.generation() == Generation(3));

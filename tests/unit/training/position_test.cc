@@ -163,18 +163,19 @@ TEST_CASE("a reduction is refused when the steps of a job end before it, with th
   };
   // 16 steps an epoch.
   const std::vector<Reduction> milestones{{"/schedule/milestones/0", 0.25}, {"/schedule/milestones/1", 9}};
-  CHECK_THROWS_WITH(check(milestones, {}),
-                    "/schedule/milestones/1: is never reached: the rate is reduced 9 epochs in, and the job "
-                    "ends after 0.3125, "
-                    "with step 5 (/train/epochs is 10, /train/max_steps 5, and an epoch has 16 steps in this "
-                    "world of 2 ranks); "
-                    "reduce it earlier, or train longer");
+  CHECK_THROWS_WITH(
+      check(milestones, {}),
+      "/schedule/milestones/1: is never reached: the rate is reduced 9 epochs in, and the job's last "
+      "step, 5, begins after 0.25 (/train/epochs is 10, /train/max_steps 5, and an epoch has 16 steps in "
+      "this "
+      "world of 2 ranks); "
+      "reduce it earlier, or train longer");
   CHECK_NOTHROW(check({{"/schedule/milestones/0", 0.25}}, {}));
   CHECK_THROWS(check({{"/schedule/milestones/0", 0.3}}, {}));  // the fifth step begins after 0.25
   CHECK_NOTHROW(check(milestones, {.step = 5, .samples_seen = 20}));
   options.max_steps = 16;
   CHECK_THROWS_WITH(check({{"/schedule/step_epochs", 1}}, {}),
-                    Catch::Matchers::Contains("the job ends after 1, with step 16 "));
+                    Catch::Matchers::Contains("the job's last step, 16, begins after 0.9375 "));
   options.max_steps = 17;
   CHECK_NOTHROW(check({{"/schedule/step_epochs", 1}}, {}));
   // What another world has made of the steps counts as it was: one epoch more here, after its rest of two steps.
@@ -185,7 +186,7 @@ TEST_CASE("a reduction is refused when the steps of a job end before it, with th
   CHECK_NOTHROW(check({{"/schedule/milestones/0", 9.9}}, {}));
   // The last step, of 160, begins after 9.9375.
   CHECK_THROWS_WITH(check({{"/schedule/milestones/0", 9.95}}, {}),
-                    Catch::Matchers::Contains("the job ends after 10, with step 160 "));
+                    Catch::Matchers::Contains("the job's last step, 160, begins after 9.9375 "));
 }
 
 TEST_CASE("the reductions of a job are its milestones, or the first of its steps") {

@@ -1,7 +1,6 @@
 #include "worker/training/parts/data_meaning.h"
 
 #include "rendezvous/base/printable.h"
-#include "worker/data/table.h"
 #include <ddprun/exception.h>
 
 #include <fmt/format.h>
@@ -20,28 +19,22 @@ constexpr std::string_view kClassNames = "class_names";
 
 constexpr std::size_t kShownName = 80;
 
-/// Data that tells no names is believed.
-void check_names(const std::vector<std::string>& names, const std::vector<std::string>& of_training,
-                 const std::string& place, const char* what, const char* all) {
-  for (std::size_t i = 0; i < std::min(names.size(), of_training.size()); ++i) {
-    if (names[i] == of_training[i]) continue;
-    throw Exception(ErrorCode::kConfig,
-                    fmt::format("{}: its {} {} is \"{}\", and that of the training data \"{}\"; the {} have "
-                                "to be the same, in the same order",
-                                place, what, i, printable(names[i], kShownName),
-                                printable(of_training[i], kShownName), all));
-  }
-}
-
-std::string advice_on_scaling(const DataShape& data, const DataShape& learned) {
-  if (data.unit == "images") return "give both the same \"normalize\"";
-  if (data.scaling.starts_with(data::kStandardised) && learned.scaling.starts_with(data::kStandardised))
-    return "train.csv, or how many of its rows /data/train_samples takes, was another when the model "
-           "learned: put "
-           "that back, judge by this data under /evaluate, or begin with the model's weights (/resume=never "
-           "and "
-           "/model/weights)";
-  return "give both the same \"standardize\"";
+/// The first thing in which both differ: "its class 0 is "dog", and that of … "cat"". Data that tells no names is
+/// believed.
+std::string difference(const DataShape& data, const DataShape& learned, const char* whose) {
+  const auto of_names = [&](const char* what, const auto& mine, const auto& theirs) {
+    for (std::size_t i = 0; i < std::min(mine.size(), theirs.size()); ++i) {
+      if (mine[i] == theirs[i]) continue;
+      return fmt::format("its {} {} is \"{}\", and that of {} \"{}\"", what, i,
+                         printable(mine[i], kShownName), whose, printable(theirs[i], kShownName));
+    }
+    return std::string();
+  };
+  std::string words = of_names("class", data.class_names, learned.class_names);
+  if (words.empty()) words = of_names("column", data.columns, learned.columns);
+  if (!words.empty() || data.scaling == learned.scaling) return words;
+  if (data.scaling.empty() || learned.scaling.empty()) return {};
+  return fmt::format("its numbers are {}, and those of {} {}", data.scaling, whose, learned.scaling);
 }
 
 /// Names of folders and columns may be no UTF-8, which a checkpoint's texts are.
@@ -74,24 +67,32 @@ PtValue save_meaning(const DataShape& data) {
 }
 
 void check_meaning(const DataShape& data, const DataShape& learned, const std::string& place) {
-  check_names(data.class_names, learned.class_names, place, "class", "classes");
-  check_names(data.columns, learned.columns, place, "column", "columns");
-  if (data.scaling == learned.scaling || data.scaling.empty() || learned.scaling.empty()) return;
-  throw Exception(ErrorCode::kConfig,
-                  fmt::format("{}: its numbers are {}, and those of the training data {}; {}", place,
-                              data.scaling, learned.scaling, advice_on_scaling(data, learned)));
+  const std::string differs = difference(data, learned, "the training data");
+  if (differs.empty()) return;
+  throw Exception(
+      ErrorCode::kConfig,
+      fmt::format("{}: {}; give both the same {}", place, differs,
+                  data.unit == "images" ? "classes, in the same order, and \"normalize\""
+                                        : "columns and \"standardize\" (arrays are taken as they are)"));
 }
 
-void check_meaning(const DataShape& data, const PtValue& learned, const std::string& place) {
+void check_meaning(const DataShape& data, const PtValue& learned) {
   const PtDict& dict = learned.as_dict();
-  DataShape shape;
-  shape.scaling = dict.at(kScaling).as_string();
-  shape.columns = read_list(dict.at(kColumns));
-  shape.class_names = read_list(dict.at(kClassNames));
-  DataShape mine = data;
-  mine.columns = told(mine.columns);
-  mine.class_names = told(mine.class_names);
-  check_meaning(mine, shape, place);
+  DataShape then;
+  then.scaling = dict.at(kScaling).as_string();
+  then.columns = read_list(dict.at(kColumns));
+  then.class_names = read_list(dict.at(kClassNames));
+  DataShape now = data;
+  now.columns = told(now.columns);
+  now.class_names = told(now.class_names);
+  const std::string differs = difference(now, then, "the data that the model learned from");
+  if (differs.empty()) return;
+  throw Exception(
+      ErrorCode::kConfig,
+      fmt::format("/data: {}; give it the files and the keys of then (of a table also /data/train_samples), "
+                  "judge other data under /evaluate, or begin anew with these weights (/resume=never and "
+                  "/model/weights)",
+                  differs));
 }
 
 }  // namespace ddprun::training

@@ -13,12 +13,12 @@ namespace ddprun::training {
 /// As an entry of a checkpoint.
 PtValue save_meaning(const DataShape& data);
 
-/// Whether `data`, which stands at `place` of the job file, means what `learned` means. What one of them does not tell
-/// is believed.
+/// Whether `data`, which stands at `place` of the job file, means what the training data, `learned`, means. What one of
+/// them does not tell is believed.
 /// Errors  Exception kConfig: the first difference, and what to do.
 void check_meaning(const DataShape& data, const DataShape& learned, const std::string& place);
 
-/// The same, for what save_meaning gave.
-void check_meaning(const DataShape& data, const PtValue& learned, const std::string& place);
+/// The same of /data, for what save_meaning gave when the model learned.
+void check_meaning(const DataShape& data, const PtValue& learned);
 
 }  // namespace ddprun::training
