@@ -100,8 +100,7 @@ class Maker {
     for (const auto& [name, count] :
          {std::pair("train.csv", samples_.train), {"test.csv", samples_.held_out}}) {
       std::vector<std::string> names;
-      const char* const kind = target.starts_with("feature") ? "other" : "feature";
-      for (std::int64_t i = 0; i < kFeatures; ++i) names.push_back(fmt::format("{}_{}", kind, i));
+      for (std::int64_t i = 0; i < kFeatures; ++i) names.push_back(fmt::format("made_up_{}", i));
       names.push_back(target.empty() ? "target" : target);
       std::string lines = training::csv_line(names);
       for (std::int64_t row = 0; row < count; ++row) {

@@ -293,17 +293,17 @@ at::Tensor read_csv_features(const Options& options, const std::string& path) {
 DataSplits open_csv(const Options& options) {
   const std::string folder = options.text("path");
   const std::string train_file = folder + "/train.csv", test_file = folder + "/test.csv";
-  const Csv train = load_csv(train_file, options.integer("train_samples"));
-  const auto feed = [&] {
-    if (!options.has(kTrainedOn)) return Feed(train, options);
-    const Options trained_on = options.object(kTrainedOn);
-    return Feed(load_csv(trained_on.text("path") + "/train.csv", trained_on.integer("train_samples")),
-                trained_on);
-  }();
-  Table learned = make_table(train, feed, options, train_file);
-  Table judged =
-      make_table(load_csv(test_file, options.integer("test_samples"), train.names), feed, options, test_file);
-  return to_splits(std::move(learned), std::move(judged), options.integer("classes"), folder);
+  const bool is_judged = options.has(kTrainedOn);
+  const Options learned_by = is_judged ? options.object(kTrainedOn) : options;
+  const Csv learned = load_csv(learned_by.text("path") + "/train.csv", learned_by.integer("train_samples"));
+  const Feed feed(learned, learned_by);
+  const auto load = [&](const std::string& file, const char* limit) {
+    return make_table(load_csv(file, options.integer(limit), learned.names), feed, options, file);
+  };
+  Table train =
+      is_judged ? load(train_file, "train_samples") : make_table(learned, feed, options, train_file);
+  Table test = load(test_file, "test_samples");
+  return to_splits(std::move(train), std::move(test), options.integer("classes"), folder);
 }
 
 DataSplits open_npy(const Options& options) {

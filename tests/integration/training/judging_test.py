@@ -69,7 +69,7 @@ class Judging(JobTest):
         for key in ("/evaluate/there", "/data"):
             done = self.run_job(self.job(), f"{key}/standardize=true", expect=78)
             self.assertRegex(done.stderr, r'/evaluate/(there|same): its numbers are (standardised by column|taken as they are), and those of '
-                                          r'the training data (standardised by column .*|taken as they are); give both the same columns and "standardize"')
+                                          r'the training data (standardised by column .*|taken as they are); give both the same "standardize"')
         (self.folder / "there/test.csv").write_text("a,class\n1,0\n")
         (self.folder / "there/train.csv").write_text("a,class\n1,0\n")
         done = self.run_job(self.job(), expect=78)

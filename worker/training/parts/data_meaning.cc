@@ -6,6 +6,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstddef>
+#include <optional>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -19,9 +21,15 @@ constexpr std::string_view kClassNames = "class_names";
 
 constexpr std::size_t kShownName = 80;
 
-/// The first thing in which both differ: "its class 0 is "dog", and that of … "cat"". Data that tells no names is
-/// believed.
-std::string difference(const DataShape& data, const DataShape& learned, const char* whose) {
+/// The first thing in which two differ, and what has to be the same in both.
+struct Difference {
+  std::string words;  ///< "its class 0 is "dog", and that of … "cat""
+  const char* same = "";
+};
+
+/// Data that tells no names, or nothing of its scaling, is believed.
+std::optional<Difference> find_difference(const DataShape& data, const DataShape& learned,
+                                          const char* whose) {
   const auto of_names = [&](const char* what, const auto& mine, const auto& theirs) {
     for (std::size_t i = 0; i < std::min(mine.size(), theirs.size()); ++i) {
       if (mine[i] == theirs[i]) continue;
@@ -30,11 +38,14 @@ std::string difference(const DataShape& data, const DataShape& learned, const ch
     }
     return std::string();
   };
-  std::string words = of_names("class", data.class_names, learned.class_names);
-  if (words.empty()) words = of_names("column", data.columns, learned.columns);
-  if (!words.empty() || data.scaling == learned.scaling) return words;
-  if (data.scaling.empty() || learned.scaling.empty()) return {};
-  return fmt::format("its numbers are {}, and those of {} {}", data.scaling, whose, learned.scaling);
+  if (std::string words = of_names("class", data.class_names, learned.class_names); !words.empty())
+    return Difference{std::move(words), "classes, in the same order"};
+  if (std::string words = of_names("column", data.columns, learned.columns); !words.empty())
+    return Difference{std::move(words), "columns, in the same order"};
+  if (data.scaling == learned.scaling || data.scaling.empty() || learned.scaling.empty()) return std::nullopt;
+  return Difference{
+      fmt::format("its numbers are {}, and those of {} {}", data.scaling, whose, learned.scaling),
+      data.unit == "images" ? "\"normalize\"" : "\"standardize\" (arrays are taken as they are)"};
 }
 
 /// Names of folders and columns may be no UTF-8, which a checkpoint's texts are.
@@ -67,13 +78,10 @@ PtValue save_meaning(const DataShape& data) {
 }
 
 void check_meaning(const DataShape& data, const DataShape& learned, const std::string& place) {
-  const std::string differs = difference(data, learned, "the training data");
-  if (differs.empty()) return;
-  throw Exception(
-      ErrorCode::kConfig,
-      fmt::format("{}: {}; give both the same {}", place, differs,
-                  data.unit == "images" ? "classes, in the same order, and \"normalize\""
-                                        : "columns and \"standardize\" (arrays are taken as they are)"));
+  const std::optional<Difference> found = find_difference(data, learned, "the training data");
+  if (found)
+    throw Exception(ErrorCode::kConfig,
+                    fmt::format("{}: {}; give both the same {}", place, found->words, found->same));
 }
 
 void check_meaning(const DataShape& data, const PtValue& learned) {
@@ -85,14 +93,14 @@ void check_meaning(const DataShape& data, const PtValue& learned) {
   DataShape now = data;
   now.columns = told(now.columns);
   now.class_names = told(now.class_names);
-  const std::string differs = difference(now, then, "the data that the model learned from");
-  if (differs.empty()) return;
+  const std::optional<Difference> found = find_difference(now, then, "the data that the model learned from");
+  if (!found) return;
   throw Exception(
       ErrorCode::kConfig,
       fmt::format("/data: {}; give it the files and the keys of then (of a table also /data/train_samples), "
                   "judge other data under /evaluate, or begin anew with these weights (/resume=never and "
                   "/model/weights)",
-                  differs));
+                  found->words));
 }
 
 }  // namespace ddprun::training
