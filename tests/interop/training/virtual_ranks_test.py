@@ -23,7 +23,7 @@ BASE = {
              "transforms": [{"type": "random_crop", "size": 28, "padding": 3}]},
     "train": {"epochs": 9, "batch_size": 6, "max_steps": STEPS, "mixup_alpha": 0.3, "clip_grad_norm": 0.5, "ema_decay": 0.9},
     "optimizer": {"type": "adamw", "learning_rate": 0.003, "weight_decay": 0.1},
-    "schedule": {"type": "multi_step", "milestones": [0.2, 0.4], "gamma": 0.5, "warmup_steps": 2},
+    "schedule": {"type": "multi_step", "milestones": [0.2, 0.29], "gamma": 0.5, "warmup_steps": 2},
     "checkpoint": {"every_steps": 3, "keep": 10}, "log": {"every_steps": 1}, "divergence_check": 5,
 }
 VIRTUAL = {"train": {"virtual_ranks": 4}}
