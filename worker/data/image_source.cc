@@ -71,13 +71,6 @@ Chains read_chains(const Options& options, const ChainInput& train, const ChainI
     return Chain(options.objects(key), options.pointer() + "/" + key, registry, input);
   };
   Chains chains{read("transforms", train), read("test_transforms", held_out)};
-  const std::string trained_on = chains.train.scaling_in_words();
-  if (const std::string judged_by = chains.held_out.scaling_in_words(); judged_by != trained_on) {
-    throw Exception(ErrorCode::kConfig,
-                    fmt::format("{0}/test_transforms: its numbers are {1}, and those of {0}/transforms {2}; "
-                                "give both the same \"normalize\"",
-                                options.pointer(), judged_by, trained_on));
-  }
   const Size trained = chains.train.output_size();
   const Size tested = chains.held_out.output_size();
   if (trained == tested) return chains;

@@ -49,7 +49,9 @@ Options judging_options(const Options& options, const Options& data) {
 Result<DataSplits> load_data(JobParts& parts, const Options& job) {
   try {
     load_plugins(job, parts);
-    return make_data(parts, job.object("data"), job);
+    DataSplits splits = make_data(parts, job.object("data"), job);
+    check_meaning(splits.held_out->shape(), splits.train->shape(), "/data, held-out samples");
+    return splits;
   } catch (const Exception& exception) {
     return Error(exception.code(), exception.what());
   }
