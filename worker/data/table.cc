@@ -134,6 +134,9 @@ struct Feed {
   std::optional<Scaling> scaling;
 
   Feed(const Csv& train, const Options& options);
+  [[nodiscard]] bool has_column(const std::string& name) const {
+    return std::find(columns.begin(), columns.end(), name) != columns.end();
+  }
   [[nodiscard]] at::Tensor features_of(const Csv& csv, const std::string& file) const;
   [[nodiscard]] std::string in_words() const;
 };
@@ -177,24 +180,25 @@ std::string Feed::in_words() const {
   return fmt::format("{} (means and deviations of CRC-32 {:08x})", kStandardised, sum);
 }
 
-/// `target` empty: that of the training data; of data to be judged by, whose target may have another name, the only
-/// column that is no feature, if it stands where the training data has its own.
+/// The name of the column to be learned. Where the options name none: that of the training data; of data to be judged
+/// by, whose target may have another name, the only column that is no feature, if it stands where the training data has
+/// its own, and is no number of rows in front of it.
+std::string target_of(const Csv& csv, const Feed& feed, const Options& options) {
+  const std::string named = options.text("target");
+  if (!named.empty()) return named;
+  const bool may_have_another = options.has(kTrainedOn) && csv.names.size() == feed.columns.size() + 1;
+  if (has_name(csv, feed.target) || !may_have_another) return feed.target;
+  const std::string& same_place = feed.is_target_first ? csv.names.front() : csv.names.back();
+  return same_place.empty() || feed.has_column(same_place) ? feed.target : same_place;
+}
+
 Table make_table(const Csv& csv, const Feed& feed, const Options& options, const std::string& file) {
-  std::string target = options.text("target");
-  if (target.empty()) target = feed.target;
-  if (options.text("target").empty() && options.has(kTrainedOn) && !has_name(csv, target) &&
-      csv.names.size() == feed.columns.size() + 1) {
-    // Where the training data has its own, and not a number of rows in front of it.
-    const std::string& same_place = feed.is_target_first ? csv.names.front() : csv.names.back();
-    const bool is_feature =
-        std::find(feed.columns.begin(), feed.columns.end(), same_place) != feed.columns.end();
-    if (!is_feature && !same_place.empty()) target = same_place;
-  }
+  const std::string target = target_of(csv, feed, options);
   if (!has_name(csv, target)) {
     throw Exception(ErrorCode::kConfig, fmt::format("{}/target: {} has no column {}; there are {}",
                                                     options.pointer(), file, target, shown_names(csv.names)));
   }
-  if (std::find(feed.columns.begin(), feed.columns.end(), target) != feed.columns.end()) {
+  if (feed.has_column(target)) {
     throw Exception(ErrorCode::kConfig,
                     fmt::format("{}/target: the column {} of {} is not to be learned: the model is fed with "
                                 "it, as with the training data's; name another one of {}",
@@ -209,10 +213,6 @@ DataSplits to_splits(Table train, Table test, std::int64_t classes, const std::s
   return {std::make_shared<TableSource>(std::move(train), classes, folder + " (training)"),
           std::make_shared<TableSource>(std::move(test), classes, folder + " (test)")};
 }
-
-}  // namespace
-
-namespace {
 
 /// The place of the first number that float32, which models are fed with, does not have as a finite one.
 std::optional<std::int64_t> find_infinite(const at::Tensor& numbers) {

@@ -21,6 +21,13 @@ namespace {
 
 at::Tensor doubles(const std::vector<double>& values) { return torch::tensor(values, torch::kDouble); }
 
+/// Of train.csv and test.csv in a folder, with the last column to be learned.
+Options csv_options(const TemporaryFolder& folder, const std::string& more) {
+  return Options(R"({"path": ")" + folder.path() +
+                     R"(", "target": "", "train_samples": 0, "test_samples": 0, )" + more + "}",
+                 "/data");
+}
+
 data::Table two_rows(const std::vector<double>& targets) {
   return {torch::tensor({{1.0, 2.0}, {3.0, 4.0}}, torch::kDouble), torch::tensor(targets, torch::kDouble)};
 }
@@ -32,18 +39,15 @@ TEST_CASE("columns go by their names, in a file of test data and in data to be j
   const auto write = [&](const std::string& name, const std::string& text) {
     std::ofstream(folder.file(name)) << text;
   };
-  const auto options = [&](const std::string& more) {
-    return Options(R"({"path": ")" + folder.path() +
-                       R"(", "target": "", "train_samples": 0, "test_samples": 0, "classes": 0)" + more + "}",
-                   "/data");
-  };
-  const auto held_out = [&](const std::string& more) {
+  const auto open = [&](const std::string& options) { return data::open_csv(csv_options(folder, options)); };
+  const auto held_out = [&](const std::string& options) {
     const std::vector<std::int64_t> all{0};
-    return data::open_csv(options(more)).held_out->make_batch({.indices = all});
+    return open(options).held_out->make_batch({.indices = all});
   };
   write("train.csv", "a,b,y\n0,1,5\n10,5,6\n");
   write("test.csv", "y,b,a\n7,9,20\n");
-  const std::string raw = R"(, "standardize": false)", scaled = R"(, "standardize": true)";
+  const std::string raw = R"("standardize": false, "classes": 0)",
+                    scaled = R"("standardize": true, "classes": 0)";
   CHECK(torch::equal(held_out(raw).tensors[0], torch::tensor({{20.0F, 9.0F}})));
   CHECK(torch::equal(held_out(raw).tensors[1], torch::tensor({{7.0F}})));
   CHECK(torch::equal(held_out(scaled).tensors[0], torch::tensor({{3.0F, 3.0F}})));
@@ -54,8 +58,7 @@ TEST_CASE("columns go by their names, in a file of test data and in data to be j
   const std::string as_trained = R"(, "trained_on": {"path": ")" + trained.path() +
                                  R"(", "target": "y", "train_samples": 0, "standardize": true})";
   CHECK(torch::equal(held_out(scaled + as_trained).tensors[0], torch::tensor({{7.0F, 8.5F}})));
-  CHECK(data::open_csv(options(scaled + as_trained)).held_out->shape().columns ==
-        std::vector<std::string>{"b", "a"});
+  CHECK(open(scaled + as_trained).held_out->shape().columns == std::vector<std::string>{"b", "a"});
   write("test.csv", "b,a,price\n9,20,7\n");
   write("train.csv", "b,a,price\n9,20,7\n");
   CHECK(torch::equal(held_out(scaled + as_trained).tensors[1], torch::tensor({{7.0F}})));
@@ -80,12 +83,7 @@ TEST_CASE("rows in another order are the same data, and others are not") {
       file << "a,y\n";
       for (const double number : numbers) file << fmt::format("{},0\n", number);
     }
-    return data::open_csv(
-               Options(
-                   R"({"path": ")" + folder.path() +
-                   R"(", "target": "", "train_samples": 0, "test_samples": 0, "standardize": true, "classes": 0})"))
-        .train->shape()
-        .scaling;
+    return data::open_csv(csv_options(folder, R"("standardize": true, "classes": 0)")).train->shape().scaling;
   };
   std::vector<double> centred;
   for (int i = 1; i <= 101; ++i) centred.insert(centred.end(), {0.1 * i, -0.1 * i});
@@ -155,9 +153,7 @@ TEST_CASE("arrays of other widths for training and test are refused with those t
 TEST_CASE("rows without a target keep the numbers of their lines") {
   const TemporaryFolder folder;
   std::ofstream(folder.file("train.csv")) << "a,b,y\n1,7,0\n3,8,1\n";
-  const Options options(R"({"path": ")" + folder.path() +
-                            R"(", "target": "", "standardize": false, "classes": 2, "train_samples": 0})",
-                        "/data");
+  const Options options = csv_options(folder, R"("standardize": false, "classes": 2)");
   std::ofstream(folder.file("rows.csv")) << "\n\na,b\n\n1,2\n3,4\n\n";
   CHECK(torch::equal(data::read_csv_features(options, folder.file("rows.csv")),
                      doubles({1, 2, 3, 4}).view({2, 2})));
@@ -169,9 +165,7 @@ TEST_CASE("rows without a target keep the numbers of their lines") {
 TEST_CASE("rows are predicted without a target whose name has a comma") {
   const TemporaryFolder folder;
   std::ofstream(folder.file("train.csv")) << "a,b,\"price, EUR\"\n1,7,0\n3,8,1\n";
-  const Options options(R"({"path": ")" + folder.path() +
-                            R"(", "target": "", "standardize": false, "classes": 2, "train_samples": 0})",
-                        "/data");
+  const Options options = csv_options(folder, R"("standardize": false, "classes": 2)");
   for (const char* text : {"a,b\n1,2\n", "b,\"price, EUR\",a\n2,9,1\n"}) {
     std::ofstream(folder.file("rows.csv")) << text;
     CHECK(torch::equal(data::read_csv_features(options, folder.file("rows.csv")),
@@ -193,10 +187,7 @@ TEST_CASE("CSV columns are standardised with the training data's mean and deviat
   const TemporaryFolder folder;
   std::ofstream(folder.file("train.csv")) << "a,same,y\n1,7,0\n3,7,1\n";
   std::ofstream(folder.file("test.csv")) << "a,same,y\n4,7,1\n";
-  const DataSplits splits = data::open_csv(Options(
-      R"({"path": ")" + folder.path() +
-          R"(", "target": "", "standardize": true, "classes": 2, "train_samples": 0, "test_samples": 0})",
-      "/data"));
+  const DataSplits splits = data::open_csv(csv_options(folder, R"("standardize": true, "classes": 2)"));
   const std::vector<std::int64_t> first{0};
   CHECK(
       torch::equal(splits.train->make_batch({.indices = first}).tensors[0], torch::tensor({{-1.0F, 0.0F}})));
@@ -211,10 +202,7 @@ TEST_CASE("a column of equal numbers is not scaled, whatever rounding leaves of 
   for (int row = 0; row < 1000; ++row) train << "0.1," << row % 2 << "\n";
   train.close();
   std::ofstream(folder.file("test.csv")) << "same,y\n0.2,1\n";
-  const DataSplits splits = data::open_csv(Options(
-      R"({"path": ")" + folder.path() +
-          R"(", "target": "", "standardize": true, "classes": 2, "train_samples": 0, "test_samples": 0})",
-      "/data"));
+  const DataSplits splits = data::open_csv(csv_options(folder, R"("standardize": true, "classes": 2)"));
   const std::vector<std::int64_t> first{0};
   CHECK(splits.held_out->make_batch({.indices = first}).tensors[0].item<float>() == Approx(0.1));
   CHECK(splits.train->make_batch({.indices = first}).tensors[0].item<float>() == 0);
