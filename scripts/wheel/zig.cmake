@@ -30,6 +30,8 @@ if(NOT CMAKE_BINARY_DIR MATCHES CMakeFiles)
 endif()
 set(VALIJSON_INCLUDE_DIR ${DDPRUN_HEADERS})
 set(OPENSSL_INCLUDE_DIR ${DDPRUN_HEADERS})
+# CMake does not know Debian's folder of libraries by this compiler; where pkg-config is, FindOpenSSL hears of it there.
+find_library(OPENSSL_CRYPTO_LIBRARY libcrypto.a PATHS /usr/lib/x86_64-linux-gnu /usr/lib64 /usr/lib NO_DEFAULT_PATH)
 set(DDPRUN_LIBDW_INCLUDE ${DDPRUN_HEADERS})
 set(CMAKE_MODULE_PATH ${CMAKE_CURRENT_LIST_DIR}/headers)
 set(DDPRUN_MOLD "")
