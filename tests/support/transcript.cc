@@ -1,12 +1,12 @@
 #include "tests/support/transcript.h"
 
 #include "tests/support/catch.h"
+#include "tests/support/file_content.h"
 
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <sstream>
 
 namespace ddprun::testing {
@@ -21,11 +21,6 @@ TranscriptCommand parse_command(const std::string& line) {
     command.arguments[word.substr(0, equals)] = equals == std::string::npos ? "" : word.substr(equals + 1);
   }
   return command;
-}
-
-std::string read(const std::filesystem::path& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), {}};
 }
 
 }  // namespace
@@ -72,7 +67,7 @@ void check_transcripts(
   std::sort(files.begin(), files.end());
   REQUIRE_FALSE(files.empty());
   for (const std::filesystem::path& file : files) {
-    const std::string expected = read(file);
+    const std::string expected = file_content(file);
     const std::string actual = replay_transcript(expected, make_interpreter());
     if (std::getenv("DDPRUN_REWRITE") != nullptr) {
       std::ofstream(file) << actual;

@@ -1,6 +1,7 @@
 #include "worker/data/csv.h"
 
 #include "rendezvous/base/printable.h"
+#include "worker/data/cell_text.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -17,16 +18,7 @@
 namespace ddprun::data {
 namespace {
 
-constexpr std::size_t kShownBytes = 80;
 constexpr std::size_t kShownNames = 20;
-
-bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\r'; }
-
-std::string_view without_blanks(std::string_view cell) {
-  while (!cell.empty() && is_blank(cell.front())) cell.remove_prefix(1);
-  while (!cell.empty() && is_blank(cell.back())) cell.remove_suffix(1);
-  return cell;
-}
 
 bool is_in_quotes(std::string_view cell) {
   return cell.size() > 1 && cell.front() == '"' && cell.back() == '"';

@@ -24,7 +24,7 @@
 namespace ddprun::data {
 namespace {
 
-constexpr std::int64_t kMostBytes = std::int64_t{4} << 30;  ///< of a file whose size is not known
+constexpr std::int64_t kMostBytesOfUnknown = std::int64_t{4} << 30;  ///< of a file whose size is not known
 constexpr std::size_t kMostSums = std::size_t{1} << 16;
 constexpr const char* kSums = "MD5SUMS";
 
@@ -157,7 +157,7 @@ class Download {
         if (answer->end == TransferEnd::kRejected) {
           why = fmt::format("it has more than {}", file.bytes > 0
                                                        ? fmt::format("the {} bytes of that file", file.bytes)
-                                                       : size_in_words(kMostBytes));
+                                                       : size_in_words(kMostBytesOfUnknown));
           if (Result<void> done = drop_part(); !done) return done.error();
         }
         move = after_answer(
@@ -199,7 +199,7 @@ class Download {
     progress_.line(offset == 0 ? fmt::format("downloads {} from {}", files_in_words({file}), from)
                                : fmt::format("downloads {} from {}, from {} on", files_in_words({file}), from,
                                              size_in_words(offset)));
-    const std::int64_t most = file.bytes > 0 ? file.bytes : kMostBytes;
+    const std::int64_t most = file.bytes > 0 ? file.bytes : kMostBytesOfUnknown;
     std::int64_t have = offset;
     int errno_of_write = 0;
     TransferOutcome outcome = client_->get(

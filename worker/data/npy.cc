@@ -1,6 +1,7 @@
 #include "worker/data/npy.h"
 
 #include "rendezvous/base/printable.h"
+#include "worker/data/cell_text.h"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
@@ -20,7 +21,6 @@ namespace ddprun::data {
 namespace {
 
 constexpr std::uint64_t kMostNumbers = std::uint64_t{1} << 40;
-constexpr std::size_t kShownBytes = 80;
 
 /// How numpy names a kind of number. Of what torch can do little with, the next larger one is kept.
 struct Kind {
@@ -52,12 +52,6 @@ std::string_view value_of(std::string_view header, std::string_view key, char en
 
 Error no_npy(const std::string& name, const std::string& why) {
   return {ErrorCode::kCorrupt, fmt::format("{} is no file of numpy.save that can be read: {}", name, why)};
-}
-
-std::string_view without_blanks(std::string_view text) {
-  while (text.starts_with(' ')) text.remove_prefix(1);
-  while (text.ends_with(' ')) text.remove_suffix(1);
-  return text;
 }
 
 /// "(3, 4" → 3, 4

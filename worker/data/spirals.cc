@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::int64_t kTrainSpirals = 2000;
 constexpr std::int64_t kTestSpirals = 500;
-constexpr double kTurns = 1.5;
+constexpr double kTurnsOfArm = 1.5;
 constexpr double kNoise = 0.02;
 
 // Only the engine's raw numbers are used: std::uniform_… differs between standard libraries.
@@ -26,7 +26,7 @@ Table make_spirals(std::int64_t count, std::mt19937_64& engine) {
   for (std::int64_t i = 0; i < count; ++i) {
     const auto arm = static_cast<double>(engine() & 1U);
     const double along = std::sqrt(draw_share(engine));
-    const double angle = 2 * std::numbers::pi * (kTurns * along + arm / 2);
+    const double angle = 2 * std::numbers::pi * (kTurnsOfArm * along + arm / 2);
     for (const double place : {along * std::cos(angle), along * std::sin(angle)})
       *feature++ = place + kNoise * (2 * draw_share(engine) - 1);
     *target++ = arm;

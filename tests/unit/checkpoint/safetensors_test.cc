@@ -1,6 +1,7 @@
 #include "worker/runtime/checkpoint/safetensors.h"
 
 #include "tests/support/catch.h"
+#include "tests/support/file_content.h"
 #include "tests/unit/checkpoint/temporary_folder.h"
 #include <ddprun/exception.h>
 #include <ddprun/pt_file.h>
@@ -9,7 +10,6 @@
 
 #include <cstring>
 #include <fstream>
-#include <iterator>
 
 using namespace ddprun;
 using namespace ddprun::runtime;
@@ -29,11 +29,6 @@ std::string file_of(const std::string& header, const std::string& data) {
 std::string why_not(const std::string& content) {
   const auto state = read_safetensors(raw_bytes(content));
   return state ? "it is read" : state.error().message();
-}
-
-std::string content_of(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
 }
 
 PtDict some_state() {
@@ -68,7 +63,7 @@ TEST_CASE("what is written as safetensors is read, whatever the file is called")
 TEST_CASE("safetensors cut anywhere are refused") {
   const TemporaryFolder folder;
   save_safetensors(folder.file("a"), some_state());
-  const std::string whole = content_of(folder.file("a"));
+  const std::string whole = file_content(folder.file("a"));
   for (std::size_t size = 0; size < whole.size(); ++size) {
     const auto state = read_safetensors(raw_bytes(whole.substr(0, size)));
     if (state || state.error().code() != ErrorCode::kCorrupt) FAIL(size);

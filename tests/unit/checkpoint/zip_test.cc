@@ -1,13 +1,11 @@
 #include "tests/support/catch.h"
+#include "tests/support/file_content.h"
 #include "tests/unit/checkpoint/temporary_folder.h"
 #include "worker/runtime/checkpoint/zip_format.h"
 #include "worker/runtime/checkpoint/zip_reader.h"
 #include "worker/runtime/checkpoint/zip_writer.h"
 
 #include <zlib.h>
-
-#include <fstream>
-#include <iterator>
 
 using namespace ddprun;
 using namespace ddprun::runtime;
@@ -17,11 +15,6 @@ namespace {
 
 std::span<const std::byte> bytes_of(const std::string& text) { return std::as_bytes(std::span(text)); }
 
-std::string read_all(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-}
-
 std::string make_archive(const TemporaryFolder& folder) {
   const std::string path = folder.file("a.zip");
   auto file = AtomicFile::create(path);
@@ -30,7 +23,7 @@ std::string make_archive(const TemporaryFolder& folder) {
   REQUIRE(zip.add("a/two", bytes_of(std::string(1000, 'x'))).has_value());
   REQUIRE(zip.finish().has_value());
   REQUIRE(file->commit().has_value());
-  return read_all(path);
+  return file_content(path);
 }
 
 std::string text_of(std::span<const std::byte> bytes) {

@@ -1,6 +1,7 @@
 #include "worker/data/download.h"
 
 #include "tests/support/catch.h"
+#include "tests/support/file_content.h"
 #include "tests/unit/checkpoint/temporary_folder.h"
 #include "worker/data/archive.h"
 #include "worker/data/download_lock.h"
@@ -14,7 +15,6 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <set>
 #include <stop_token>
 
@@ -35,11 +35,6 @@ std::string md5_of_text(std::string_view text) {
 }
 
 void touch(const std::string& path) { std::ofstream(path) << "x"; }
-
-std::string content(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-}
 
 std::set<std::string> names_in(const TemporaryFolder& folder) {
   std::set<std::string> names;
@@ -178,8 +173,8 @@ TEST_CASE("wanted members of an archive are unpacked by the last part of their n
                                         tar_member("set/large.bin/x", "", '5') + std::string(1024, '\0'));
   REQUIRE(unpack_tar_gz(folder.file("a.tar.gz"), {"small.bin", "large.bin"}, folder.path()).has_value());
   CHECK(names_in(folder) == std::set<std::string>{"a.tar.gz", "large.bin", "small.bin"});
-  CHECK(content(folder.file("large.bin")) == large);
-  CHECK(content(folder.file("small.bin")) == "small");
+  CHECK(file_content(folder.file("large.bin")) == large);
+  CHECK(file_content(folder.file("small.bin")) == "small");
 }
 
 TEST_CASE("an archive that is damaged or lacks something leaves nothing") {
@@ -211,7 +206,7 @@ TEST_CASE("a download's lock goes with it, and so does a folder that nothing cam
     CHECK_FALSE(take(stop.get_token()).has_value());
     CHECK(std::filesystem::exists(place + "/.download.lock"));
     lock->leave_failure({ErrorCode::kOs, "no room"});
-    CHECK_THAT(content(place + "/.download.lock"), Catch::Matchers::Contains("no room"));
+    CHECK_THAT(file_content(place + "/.download.lock"), Catch::Matchers::Contains("no room"));
   }
   CHECK_FALSE(std::filesystem::exists(place));
   {

@@ -1,12 +1,12 @@
 #include "worker/data/read_file.h"
 
 #include "tests/support/catch.h"
+#include "tests/support/file_content.h"
 #include "tests/unit/checkpoint/temporary_folder.h"
 
 #include <zlib.h>
 
 #include <fstream>
-#include <iterator>
 
 using namespace ddprun;
 using ddprun::testing::TemporaryFolder;
@@ -19,11 +19,6 @@ void write_gzip(const std::string& path, const std::string& text) {
   gzFile file = gzopen(path.c_str(), "wb");
   gzwrite(file, text.data(), static_cast<unsigned>(text.size()));
   gzclose(file);
-}
-
-std::string content(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
 std::string text_of(const std::vector<std::uint8_t>& bytes) { return {bytes.begin(), bytes.end()}; }
@@ -44,7 +39,7 @@ TEST_CASE("gzip files that were written one after the other are one") {
   write_gzip(folder.file("first"), std::string(3000, 'a'));
   write_gzip(folder.file("second"), "b");
   std::ofstream(folder.file("both.gz"), std::ios::binary)
-      << content(folder.file("first")) << content(folder.file("second"));
+      << file_content(folder.file("first")) << file_content(folder.file("second"));
   CHECK(text_of(data::read_file(folder.file("both.gz"), kLimit).value()) == std::string(3000, 'a') + "b");
 }
 
@@ -57,7 +52,7 @@ TEST_CASE("an empty file has no bytes") {
 TEST_CASE("a truncated gzip file is refused with its name and size") {
   const TemporaryFolder folder;
   write_gzip(folder.file("x.gz"), "some text that is packed");
-  const std::string whole = content(folder.file("x.gz"));
+  const std::string whole = file_content(folder.file("x.gz"));
   std::ofstream(folder.file("x.gz"), std::ios::binary) << whole.substr(0, 20);
   CHECK(data::read_file(folder.file("x.gz"), kLimit).error().message() ==
         folder.file("x.gz") +
@@ -67,7 +62,7 @@ TEST_CASE("a truncated gzip file is refused with its name and size") {
 TEST_CASE("a gzip file with a wrong checksum is refused") {
   const TemporaryFolder folder;
   write_gzip(folder.file("x.gz"), "some text that is packed");
-  std::string whole = content(folder.file("x.gz"));
+  std::string whole = file_content(folder.file("x.gz"));
   whole[whole.size() - 7] = static_cast<char>(whole[whole.size() - 7] ^ 1);
   std::ofstream(folder.file("x.gz"), std::ios::binary) << whole;
   CHECK_THAT(data::read_file(folder.file("x.gz"), kLimit).error().message(),

@@ -1,8 +1,9 @@
 #pragma once
 
+#include "tests/support/file_content.h"
+
 #include <cstdlib>
 #include <fstream>
-#include <iterator>
 #include <string>
 
 namespace ddprun::launcher {
@@ -11,8 +12,7 @@ namespace ddprun::launcher {
 inline std::string golden_page(const std::string& name, const std::string& actual) {
   const std::string path = std::string(DDPRUN_GOLDEN_DIR) + "/" + name;
   if (std::getenv("DDPRUN_REWRITE") != nullptr) std::ofstream(path) << actual;
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  return file_content(path);
 }
 
 }  // namespace ddprun::launcher

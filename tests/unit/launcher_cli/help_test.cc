@@ -1,31 +1,17 @@
 #include "launcher/cli/command_line.h"
 #include "launcher/cli/flags.h"
 #include "tests/support/catch.h"
+#include "tests/unit/launcher_cli/golden_page.h"
 
 #include <algorithm>
 #include <cstddef>
-#include <cstdlib>
-#include <fstream>
-#include <iterator>
 #include <sstream>
 #include <string>
 #include <vector>
 
 using namespace ddprun::launcher;
 
-namespace {
-
-/// The expected text of a file beside this one; DDPRUN_REWRITE=1 writes it anew, to be reviewed as a diff.
-std::string golden(const std::string& name, const std::string& actual) {
-  const std::string path = std::string(DDPRUN_GOLDEN_DIR) + "/" + name;
-  if (std::getenv("DDPRUN_REWRITE") != nullptr) std::ofstream(path) << actual;
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-}
-
-}  // namespace
-
-TEST_CASE("--help reads as agreed") { CHECK(help_text() == golden("help.txt", help_text())); }
+TEST_CASE("--help reads as agreed") { CHECK(help_text() == golden_page("help.txt", help_text())); }
 
 TEST_CASE("no line of --help is wider than the terminal") {
   const std::size_t columns = GENERATE(std::size_t{70}, 80, 132);

@@ -3,12 +3,12 @@
 #include "launcher/why/facts/facts_json.h"
 #include "launcher/why/verdict/verdict.h"
 #include "tests/support/catch.h"
+#include "tests/support/file_content.h"
 
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <string>
 
 using namespace ddprun::launcher::why;
@@ -16,11 +16,6 @@ using namespace ddprun::launcher::why;
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string file_text(const fs::path& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
 
 }  // namespace
 
@@ -33,12 +28,12 @@ TEST_CASE("of the facts of real hangs the pages are made that lie beside them") 
   for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
     if (entry.path().extension() != ".json") continue;
     INFO(entry.path().filename().string());
-    const std::optional<JobPicture> picture = parse_picture(file_text(entry.path()));
+    const std::optional<JobPicture> picture = parse_picture(ddprun::file_content(entry.path()));
     REQUIRE(picture);
     const std::string page = render(*picture, judge(*picture));
     const fs::path expected = fs::path(entry.path()).replace_extension(".txt");
     if (std::getenv("DDPRUN_REWRITE") != nullptr) std::ofstream(expected) << page;
-    CHECK(page == file_text(expected));
+    CHECK(page == ddprun::file_content(expected));
     ++count;
   }
   CHECK(count > 0);

@@ -2,6 +2,7 @@
 
 #include "tests/support/catch.h"
 #include "tests/support/fake_clock.h"
+#include "tests/support/file_content.h"
 #include "tests/unit/checkpoint/no_descriptors.h"
 #include "tests/unit/checkpoint/temporary_folder.h"
 #include <ddprun/exception.h>
@@ -12,7 +13,6 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
-#include <iterator>
 #include <set>
 
 using namespace ddprun;
@@ -421,11 +421,6 @@ TEST_CASE("what rank 0 looks for is what it tells the others") {
 
 namespace {
 
-std::string read_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
 /// The newest of a folder whose second checkpoint has that content. 0: the first is taken, because the second is
 /// damaged; 1: the second, as it was; 2: anything else.
 int outcome_with(const std::string& folder, const std::string& content, const at::Tensor& weights) {
@@ -455,7 +450,7 @@ TEST_CASE("of a checkpoint that is cut anywhere, or in which a bit is wrong, not
     content.set("name", step == 10 ? "first" : "second");
     path = directory.save(step, content);
   }
-  const std::string whole = read_file(path);
+  const std::string whole = file_content(path);
   CHECK(outcome_with(folder.path(), whole, weights) == 1);
   int damaged = 0;
   for (std::size_t at = 0; at < whole.size(); ++at) {

@@ -23,7 +23,7 @@ namespace {
 
 constexpr std::string_view kMark = ".ddprun-";
 constexpr std::size_t kDigits = 8;
-constexpr std::string_view kSuffix = ".tmp";
+constexpr std::string_view kTemporarySuffix = ".tmp";
 constexpr int kMostNames = 100;
 constexpr std::time_t kLongUntouchedS = 24 * 3600;
 constexpr std::size_t kPiece = std::size_t{8} << 20U;
@@ -47,9 +47,9 @@ std::string random_digits() {
 
 /// The name of the file that `name` is a temporary_beside() of; empty: it is none.
 std::string_view final_name(std::string_view name) {
-  if (!name.starts_with('.') || !name.ends_with(kSuffix)) return {};
+  if (!name.starts_with('.') || !name.ends_with(kTemporarySuffix)) return {};
   name.remove_prefix(1);
-  name.remove_suffix(std::min(kSuffix.size(), name.size()));
+  name.remove_suffix(std::min(kTemporarySuffix.size(), name.size()));
   if (name.size() <= kMark.size() + kDigits) return {};
   const std::string_view digits = name.substr(name.size() - kDigits);
   if (digits.find_first_not_of("0123456789abcdef") != std::string_view::npos) return {};
@@ -187,7 +187,7 @@ Result<void> sync_folder(const std::string& folder) {
 
 std::string temporary_beside(const std::string& path) {
   const Place place = split(path);
-  return fmt::format("{}/.{}{}{}{}", place.folder, place.name, kMark, random_digits(), kSuffix);
+  return fmt::format("{}/.{}{}{}{}", place.folder, place.name, kMark, random_digits(), kTemporarySuffix);
 }
 
 void remove_leftovers_in(const std::string& folder) { remove_leftovers(folder, {}); }

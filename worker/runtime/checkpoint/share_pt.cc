@@ -12,7 +12,7 @@
 namespace ddprun::runtime {
 namespace {
 
-constexpr std::int64_t kPieceBytes = 16 << 20;
+constexpr std::int64_t kSharedPieceBytes = 16 << 20;
 
 }  // namespace
 
@@ -22,8 +22,8 @@ std::string share_bytes(const Group& group, std::span<const std::byte> bytes, in
       std::stoll(broadcast_bytes(group, is_source ? std::to_string(bytes.size()) : "", from_rank));
   const at::Device device = collective_device(group);
   std::string received(is_source ? 0 : static_cast<std::size_t>(size), '\0');
-  for (std::int64_t at = 0; at < size; at += kPieceBytes) {
-    const std::int64_t count = std::min(kPieceBytes, size - at);
+  for (std::int64_t at = 0; at < size; at += kSharedPieceBytes) {
+    const std::int64_t count = std::min(kSharedPieceBytes, size - at);
     if (is_source) {
       // Nobody writes to what is sent: on the CPU no copy is made of it.
       auto* const begin = const_cast<std::byte*>(bytes.data() + at);

@@ -20,7 +20,7 @@ namespace ddprun::training {
 namespace {
 
 /// Of what is kept, in its labels: another one is another ddprun's.
-constexpr int kFormat = 6;
+constexpr int kMemoryFormat = 6;
 
 // The entries of what a rank keeps where it is copied.
 constexpr const char* kCommon = "common";
@@ -112,7 +112,7 @@ MemoryCheckpoints::MemoryCheckpoints(const Context& context, std::string_view na
                                      bool in_place)
     : context_(context),
       in_place_(in_place),
-      seat_(fmt::format("{} {} {} {} of {} ", kFormat, in_place ? "in-place" : "copied",
+      seat_(fmt::format("{} {} {} {} of {} ", kMemoryFormat, in_place ? "in-place" : "copied",
                         std::hash<std::string>()(job), context.rank(), context.world_size())),
       files_(open(names)) {}
 

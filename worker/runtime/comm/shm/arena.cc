@@ -1,6 +1,7 @@
 #include "worker/runtime/comm/shm/arena.h"
 
 #include "rendezvous/base/check.h"
+#include "worker/runtime/comm/shm/round_up.h"
 
 #include <algorithm>
 
@@ -12,8 +13,6 @@ constexpr std::size_t kStep = std::size_t{2} << 20U;
 
 /// Another page and another cache set for every rank.
 constexpr std::size_t kStagger = 3 * 4096 + 8 * kCacheLine;
-
-constexpr std::size_t round_up(std::size_t value, std::size_t to) { return (value + to - 1) / to * to; }
 
 }  // namespace
 

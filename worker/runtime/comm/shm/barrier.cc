@@ -17,14 +17,6 @@ using namespace std::chrono_literals;
 /// Longer than the usual difference between ranks that do the same work, and than a wake-up in a virtual
 /// machine.
 constexpr Duration kSpinTime = 100us;
-/// A dead peer is noticed after at most this.
-constexpr Duration kWatchInterval = 5ms;
-
-TimePoint now() { return BootClock::now(); }
-
-TimePoint later(TimePoint from, Duration by) {
-  return by >= TimePoint::max() - from ? TimePoint::max() : from + by;
-}
 
 void pause() {
 #if defined(__x86_64__)
@@ -82,7 +74,7 @@ bool Barrier::have_all_arrived() const {
 
 WaitEnd Barrier::wait(TimePoint deadline, Duration patience) {
   if (spin(std::min(spin_time_, patience))) return pass();
-  const WaitEnd end = sleep(deadline, later(now(), patience));
+  const WaitEnd end = sleep(deadline, after(patience));
   if (end != WaitEnd::kOpen) return end;
   if (has_a_cpu_each_) leave_peers_cpu();
   return pass();

@@ -1,5 +1,7 @@
 #include "worker/runtime/comm/shm/fold.h"
 
+#include "worker/runtime/comm/shm/round_up.h"
+
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -9,8 +11,6 @@ namespace {
 
 /// Partial sums of this many bytes stay in the first-level cache.
 constexpr std::size_t kPieceBytes = 8192;
-
-constexpr std::size_t round_up(std::size_t value, std::size_t to) { return (value + to - 1) / to * to; }
 
 /// One piece within one block: the partial sum is kept apart, because a target may be a source still to come.
 void fold_piece(const Folding& how, int block, std::size_t at, std::size_t bytes,

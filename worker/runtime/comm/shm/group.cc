@@ -2,6 +2,7 @@
 
 #include "rendezvous/base/check.h"
 #include "rendezvous/base/utf8.h"
+#include "worker/runtime/comm/shm/futex.h"
 #include "worker/runtime/comm/shm/gate_only.h"
 
 #include <fmt/format.h>
@@ -14,11 +15,6 @@
 
 namespace ddprun::runtime::shm {
 namespace {
-
-TimePoint after(Duration timeout) {
-  const TimePoint now = BootClock::now();
-  return timeout >= TimePoint::max() - now ? TimePoint::max() : now + timeout;
-}
 
 /// "rank 1", "ranks 1 and 3", "ranks 1, 2 and 3"
 std::string name_ranks(const std::vector<int>& ranks) {

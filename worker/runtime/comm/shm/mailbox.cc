@@ -12,20 +12,12 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// A dead peer is noticed after at most this.
-constexpr Duration kWatchInterval = 5ms;
 /// The background thread's sleep when there is nothing to do; it is woken for work.
 constexpr Duration kIdle = 1h;
 /// Of a message that is dropped at its end; tags of users are not negative, and so smaller.
 constexpr std::uint32_t kNobodysTag = UINT32_MAX;
 /// How long a caller looks for the end of what it posted before the background thread takes over.
 constexpr Duration kPatience = 20us;
-
-TimePoint now() { return BootClock::now(); }
-
-TimePoint later(TimePoint from, Duration by) {
-  return by >= TimePoint::max() - from ? TimePoint::max() : from + by;
-}
 
 std::span<std::byte> rest_of(std::byte* data, std::size_t bytes, std::size_t moved) {
   return {data + moved, bytes - moved};
@@ -76,7 +68,7 @@ void Mailbox::abort() {
 void Mailbox::send(const Letter& letter, Done done) {
   std::unique_lock lock(mutex_);
   const auto to = static_cast<std::size_t>(letter.peer);
-  Pending pending{.letter = letter, .done = std::move(done), .deadline = later(now(), letter.timeout)};
+  Pending pending{.letter = letter, .done = std::move(done), .deadline = after(letter.timeout)};
   if (!has_ring_[to]) {
     if (auto backed = segment_->reserve_channel(rank_, letter.peer); !backed) {
       finish(std::move(pending), backed, -1);
@@ -90,7 +82,7 @@ void Mailbox::send(const Letter& letter, Done done) {
 
 void Mailbox::receive(const Letter& letter, Done done) {
   std::unique_lock lock(mutex_);
-  Pending pending{.letter = letter, .done = std::move(done), .deadline = later(now(), letter.timeout)};
+  Pending pending{.letter = letter, .done = std::move(done), .deadline = after(letter.timeout)};
   if (!serve_from_stored(pending)) submit(receives_, std::move(pending));
   flush(lock);
 }
@@ -102,7 +94,7 @@ void Mailbox::submit(std::list<Pending>& queue, Pending pending) {
   }
   const std::size_t before = finished_.size();
   queue.push_back(std::move(pending));
-  const TimePoint end = later(now(), kPatience);
+  const TimePoint end = after(kPatience);
   do {
     progress();
   } while (finished_.size() == before && now() < end);

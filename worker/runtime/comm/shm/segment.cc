@@ -1,6 +1,7 @@
 #include "worker/runtime/comm/shm/segment.h"
 
 #include "rendezvous/base/check.h"
+#include "worker/runtime/comm/shm/round_up.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -28,8 +29,6 @@ struct Id {
   SegmentShape shape;
 };
 constexpr std::uint64_t kMagic = 0x31306d6873706464;  // "ddpshm01"
-
-constexpr std::size_t round_up(std::size_t value, std::size_t to) { return (value + to - 1) / to * to; }
 
 std::uint64_t random_nonce() {
   std::random_device device;
