@@ -81,7 +81,9 @@ training::Outcome run(const std::vector<std::string>& words) {
   Drain drain({.patience = kPatience});
   const Result<Arguments> arguments = parse_arguments(words);
   if (!arguments) return outcome_of(arguments.error());
-  const Result<config::JobConfig> job = config::load_job_config(arguments->job_file, arguments->overrides);
+  const Result<std::vector<config::Override>> overrides = config::parse_overrides(arguments->overrides);
+  if (!overrides) return outcome_of(overrides.error(), speaks_for_node());
+  const Result<config::JobConfig> job = config::load_job_config(arguments->job_file, *overrides);
   if (!job) return outcome_of(job.error(), speaks_for_node());
   return training::run_job(*job, drain);
 }

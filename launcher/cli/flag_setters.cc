@@ -65,9 +65,9 @@ Result<void> set_metrics(Options& options, FlagValues values) {
 }
 
 Result<void> add_override(Options& options, FlagValues values) {
-  if (const auto change = config::parse_override(values[0]); !change)
-    return refusal(change.error().message());
-  options.config_overrides.push_back(values[0]);
+  Result<config::Override> change = config::parse_override(values[0]);
+  if (!change) return refusal(change.error().message());
+  options.config_overrides.push_back(std::move(*change));
   return ok();
 }
 

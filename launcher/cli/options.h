@@ -3,6 +3,7 @@
 #include "rendezvous/base/endpoint.h"
 #include "rendezvous/base/exit_codes.h"
 #include "rendezvous/base/ids.h"
+#include "rendezvous/config/override.h"
 #include "rendezvous/membership/timing.h"
 
 #include <chrono>
@@ -94,8 +95,8 @@ struct Options {
   bool pass_local_rank = false;  ///< --local-rank=N as torch.distributed.launch did
   std::string entrypoint;        ///< job.json, script.py, module or program
   std::vector<std::string> entrypoint_args;
-  std::string backend;                        ///< empty: the job file's or the program's own choice
-  std::vector<std::string> config_overrides;  ///< --set /json/pointer=value, in order
+  std::string backend;                             ///< empty: the job file's or the program's own choice
+  std::vector<config::Override> config_overrides;  ///< --set, in order
 
   // Placement
   bool virtual_local_rank = false;

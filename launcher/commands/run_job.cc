@@ -99,9 +99,8 @@ Error joins_all_the_same(const Error& error) {
 
 /// A job file, checked and completed as the worker will see it.
 Result<config::JobConfig> load_job(const Plan& plan) {
-  std::vector<std::string> overrides = plan.options.config_overrides;
-  if (!plan.options.backend.empty()) overrides.push_back("/backend=" + plan.options.backend);
-  Result<config::JobConfig> job = config::load_job_config(plan.options.entrypoint, overrides);
+  Result<config::JobConfig> job =
+      config::load_job_config(plan.options.entrypoint, job_overrides(plan.options));
   if (!job) return job;
   const auto backend = job->values.find("backend");
   if (backend != job->values.end() && *backend == "nccl") {

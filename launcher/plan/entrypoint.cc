@@ -126,9 +126,8 @@ Result<std::vector<std::string>> job_command(const Options& options, const HostF
   Result<std::string> worker = find_worker(host.self_directory);
   if (!worker) return worker.error();
   std::vector<std::string> command{std::move(*worker), options.entrypoint};
-  for (const std::string& assignment : options.config_overrides)
-    command.insert(command.end(), {"--set", assignment});
-  if (!options.backend.empty()) command.insert(command.end(), {"--set", "/backend=" + options.backend});
+  for (const config::Override& change : job_overrides(options))
+    command.insert(command.end(), {"--set", change.assignment});
   return command;
 }
 
@@ -144,6 +143,13 @@ Result<std::vector<std::string>> program_command(const Options& options, const H
 }
 
 }  // namespace
+
+std::vector<config::Override> job_overrides(const Options& options) {
+  std::vector<config::Override> overrides = options.config_overrides;
+  if (!options.backend.empty())
+    overrides.push_back(config::parse_override("/backend=" + options.backend).value());
+  return overrides;
+}
 
 Result<std::string> find_python(const HostFacts& host) {
   const std::optional<std::string> chosen = host.env("PYTHON_EXEC");

@@ -20,6 +20,9 @@ enum class EntrypointKind {
 
 EntrypointKind entrypoint_kind(const Options& options);
 
+/// What the command line says in a job file's place: --set in order, then --backend.
+std::vector<config::Override> job_overrides(const Options& options);
+
 /// The argv of a worker (template variables not yet filled in), its program found and looked at: argv[0] is
 /// absolute or has a slash.
 /// Errors  kNotFound (127) or kCannotExecute (126), before anything has been started.

@@ -70,7 +70,7 @@ Result<void> check_combinations(const Options& options, int workers) {
     return usage_error(fmt::format(
         "--set {}: \"{}\" is no .json job, so there is nothing to set; pass it as an argument after the "
         "program",
-        options.config_overrides.front(), options.entrypoint));
+        options.config_overrides.front().assignment, options.entrypoint));
   }
   if (options.node_rank.value_or(0) >= options.max_nodes) {
     return usage_error(fmt::format("--node-rank {}: with --nnodes {} it must be in [0, {}]",

@@ -8,7 +8,6 @@
 #include "rendezvous/config/json_scanner.h"
 #include "rendezvous/config/json_text.h"
 #include "rendezvous/config/named_entries.h"
-#include "rendezvous/config/override.h"
 #include "rendezvous/config/position.h"
 #include "rendezvous/config/rules.h"
 #include "rendezvous/config/schema_check.h"
@@ -45,9 +44,7 @@ class Reader {
     text_ = std::move(*parsed);
     values_ = text_.value;
     add_named_entries(schema_, values_);
-    if (values_.is_object()) {
-      if (auto done = apply_overrides(); !done) return done.error();
-    }
+    if (values_.is_object()) apply_overrides();
     imply(schema_, values_);
     add_named_entries(schema_, values_);  // an override may have brought more
     // Rules read values whose types they rely on: they come when each value by itself is right.
@@ -67,17 +64,14 @@ class Reader {
     Problem problem;
   };
 
-  Result<void> apply_overrides() {
-    for (const std::string& assignment : source_.overrides) {
-      auto change = parse_override(assignment);
-      if (!change) return change.error().with("--set");
-      flags_[change->pointer] = change->flag;
-      add_named_entry(schema_, change->pointer);
-      if (auto problem = apply_override(schema_, *change, values_)) {
-        problems_.push_back({.offset = 0, .flag = change->flag, .problem = std::move(*problem)});
+  void apply_overrides() {
+    for (const Override& change : source_.overrides) {
+      flags_[change.pointer] = change.flag;
+      add_named_entry(schema_, change.pointer);
+      if (auto problem = apply_override(schema_, change, values_)) {
+        problems_.push_back({.offset = 0, .flag = change.flag, .problem = std::move(*problem)});
       }
     }
-    return ok();
   }
 
   /// The flag that set the value at `pointer`, or something above or in it; the last one where there are
@@ -220,7 +214,7 @@ Result<JobConfig> read_job_config(const JobSource& source) {
   return Reader(source, std::move(schema)).run();
 }
 
-Result<JobConfig> load_job_config(const std::string& path, const std::vector<std::string>& overrides) {
+Result<JobConfig> load_job_config(const std::string& path, const std::vector<Override>& overrides) {
   auto text = read_file(path);
   if (!text) return text.error();
   std::error_code error;

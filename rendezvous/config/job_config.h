@@ -1,6 +1,7 @@
 #pragma once
 
 #include "rendezvous/base/result.h"
+#include "rendezvous/config/override.h"
 
 #include <nlohmann/json.hpp>
 
@@ -29,10 +30,10 @@ struct JobConfig {
 
 /// A job before it is checked.
 struct JobSource {
-  std::string path;  ///< what messages call the file; its folder is where its paths count from
-  std::string text;  ///< its content
-  std::vector<std::string> overrides;  ///< "/json/pointer=value", in order, as with --set
-  std::string working_directory;       ///< where paths in overrides and defaults count from; absolute
+  std::string path;                 ///< what messages call the file; its folder is where its paths count from
+  std::string text;                 ///< its content
+  std::vector<Override> overrides;  ///< in order
+  std::string working_directory;    ///< where paths in overrides and defaults count from; absolute
 };
 
 /// Checks a job against train.schema.json and completes it.
@@ -46,7 +47,7 @@ Result<JobConfig> read_job_config(const JobSource& source);
 
 /// Reads the file at `path` and checks it; overrides as with --set. A file that cannot be read is kConfig,
 /// too.
-Result<JobConfig> load_job_config(const std::string& path, const std::vector<std::string>& overrides = {});
+Result<JobConfig> load_job_config(const std::string& path, const std::vector<Override>& overrides = {});
 
 /// Every value with its origin, one a line: `/train/epochs = 3    job.json:12:15`.
 std::string describe(const JobConfig& job);

@@ -5,8 +5,10 @@
 #include "rendezvous/config/schema_words.h"
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include <charconv>
+#include <utility>
 
 namespace ddprun::config {
 namespace {
@@ -55,9 +57,20 @@ Result<Override> parse_override(const std::string& assignment) {
   if (!is_utf8(assignment)) {
     return Error(ErrorCode::kConfig, assignment.substr(0, equals) + ": the value is not valid UTF-8");
   }
-  return Override{.pointer = assignment.substr(0, equals),
+  return Override{.assignment = assignment,
+                  .pointer = assignment.substr(0, equals),
                   .text = assignment.substr(equals + 1),
                   .flag = "--set " + shown(assignment)};
+}
+
+Result<std::vector<Override>> parse_overrides(const std::vector<std::string>& assignments) {
+  std::vector<Override> overrides;
+  for (const std::string& assignment : assignments) {
+    Result<Override> change = parse_override(assignment);
+    if (!change) return change.error().with("--set");
+    overrides.push_back(std::move(*change));
+  }
+  return overrides;
 }
 
 std::optional<Problem> apply_override(const json& schema, const Override& change, json& values) {

@@ -11,7 +11,9 @@
 namespace ddprun::commands {
 
 config::JobConfig read_job_file(const config::JobCommandLine& line) {
-  return runtime::value_or_throw(config::load_job_config(line.words.at(0), line.values("set")));
+  const std::vector<config::Override> overrides =
+      runtime::value_or_throw(config::parse_overrides(line.values("set")));
+  return runtime::value_or_throw(config::load_job_config(line.words.at(0), overrides));
 }
 
 Context world_of_one(const std::string& device, const std::string& backend) {

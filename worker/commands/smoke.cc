@@ -1,6 +1,7 @@
 #include "rendezvous/base/exit_codes.h"
 #include "rendezvous/config/job_config.h"
 #include "worker/commands/commands.h"
+#include "worker/commands/opened_job.h"
 #include "worker/commands/output.h"
 #include "worker/commands/smoke_child.h"
 #include "worker/commands/smoke_data.h"
@@ -10,7 +11,6 @@
 #include "worker/commands/temporary_folder.h"
 #include "worker/training/resume/resume.h"
 #include "worker/training/step/graph_plan.h"
-#include <ddprun/exception.h>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -333,10 +333,9 @@ class Smoke {
 }  // namespace
 
 int run_smoke(const config::JobCommandLine& line) {
-  const Result<config::JobConfig> job = config::load_job_config(line.words.at(0), line.values("set"));
-  if (!job) throw Exception(job.error().code(), job.error().message());
+  const config::JobConfig job = read_job_file(line);
   try {
-    return Smoke(*job, line).run();
+    return Smoke(job, line).run();
   } catch (const Interrupted& interrupted) {
     print_error(
         fmt::format("ddprun smoke: ended by signal {}; nothing is left behind\n", interrupted.signal));

@@ -11,8 +11,10 @@ const std::string kSmallest = R"({"model": {"type": "mlp"},
  "data": {"type": "synthetic"}})";
 
 Result<JobConfig> read(const std::string& text, const std::vector<std::string>& overrides = {}) {
-  return read_job_config(
-      {.path = "jobs/one.json", .text = text, .overrides = overrides, .working_directory = "/home/me"});
+  return read_job_config({.path = "jobs/one.json",
+                          .text = text,
+                          .overrides = parse_overrides(overrides).value(),
+                          .working_directory = "/home/me"});
 }
 
 }  // namespace
@@ -105,9 +107,11 @@ TEST_CASE("the output goes to runs/ below the working directory unless the job s
 
 TEST_CASE("a folder that JSON cannot name is refused where a path of the job begins with it") {
   const auto read_in = [](const std::string& path, const std::string& folder,
-                          std::vector<std::string> overrides) {
-    return read_job_config(
-        {.path = path, .text = kSmallest, .overrides = std::move(overrides), .working_directory = folder});
+                          const std::vector<std::string>& overrides) {
+    return read_job_config({.path = path,
+                            .text = kSmallest,
+                            .overrides = parse_overrides(overrides).value(),
+                            .working_directory = folder});
   };
   for (const auto& job : {read_in("one.json", "/home/\xff", {}), read_in("jobs/\xff.json", "/home/me", {})}) {
     REQUIRE_FALSE(job.has_value());

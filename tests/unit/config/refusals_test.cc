@@ -49,8 +49,10 @@ std::vector<Case> read_cases() {
 }
 
 std::string said_about(const Case& input) {
+  const auto overrides = parse_overrides(input.overrides);
+  if (!overrides) return overrides.error().message() + "\n";
   const auto job = read_job_config(
-      {.path = "job.json", .text = input.job, .overrides = input.overrides, .working_directory = "/here"});
+      {.path = "job.json", .text = input.job, .overrides = *overrides, .working_directory = "/here"});
   return job ? "accepted\n" : job.error().message() + "\n";
 }
 

@@ -90,7 +90,7 @@ TEST_CASE("a flag may be written with dashes or underscores, with a space or an 
 TEST_CASE("the last use of a flag wins, except for --set, which adds") {
   CHECK(options({"--role", "a", "--role", "b"}).role == "b");
   CHECK(options({"--set", "/a=1", "--set", "/b=2"}).config_overrides ==
-        std::vector<std::string>{"/a=1", "/b=2"});
+        config::parse_overrides({"/a=1", "/b=2"}).value());
 }
 
 TEST_CASE("an endpoint and an address are split as they are written") {

@@ -119,7 +119,7 @@ TEST_CASE("a job is run by the worker beside ddprun, with its overrides") {
           "/bin, which has the launcher alone; install ddprun[worker] there, the wheel of ddprun-worker, or "
           "build both into build/release/bin with scripts/quickstart.sh in a clone of ddprun");
   const std::string worker = f.make("bin/ddprun-worker", 0755);
-  f.options.config_overrides = {"/train/epochs=3"};
+  f.options.config_overrides = config::parse_overrides({"/train/epochs=3"}).value();
   f.options.backend = "gloo";
   CHECK(f.command(job).value() == Words{worker, job, "--set", "/train/epochs=3", "--set", "/backend=gloo"});
 }

@@ -97,7 +97,7 @@ TEST_CASE("flags that exclude each other are refused") {
   CHECK(refusal(options, machine(1, 0)) ==
         "--module and --no-python exclude each other: -m needs Python; leave one away");
   options = job();
-  options.config_overrides = {"/train/epochs=3"};
+  options.config_overrides = config::parse_overrides({"/train/epochs=3"}).value();
   CHECK(refusal(options, machine(1, 0)) ==
         "--set /train/epochs=3: \"/bin/true\" is no .json job, so there is nothing to set; pass it as an "
         "argument after the "
