@@ -3,7 +3,7 @@
 #
 #   scripts/bench.sh                  all of them but build
 #   scripts/bench.sh start launcher   those (tests/bench/bench_*.py)
-#   scripts/bench.sh build            a build from nothing, without ccache, and after a change: 10 to 20 minutes of two cores
+#   scripts/bench.sh build            a build from nothing, without ccache, and after a change: half an hour to an hour of two cores
 #   scripts/bench.sh gpu              on one GPU; skipped with exit code 77 where none is. --device cpu tries the program
 set -euo pipefail
 source "$(dirname "$0")/common.sh"

@@ -1,5 +1,6 @@
-"""What a build costs: of what scripts/quickstart.sh builds, from nothing and after a change of one line, in a copy of the tree and
-without ccache. There is no peer. It takes as long as a build from nothing, and runs only where it is asked for."""
+"""What a build costs, in copies of the tree and without ccache: from nothing, as scripts/quickstart.sh does it, and after a change of
+one line, without units of many files, as CONTRIBUTING.md says to work. There is no peer. It takes as long as three builds from
+nothing, and runs only where it is asked for."""
 
 import functools
 import os
@@ -15,7 +16,7 @@ from harness import ROOT, Broken, LeftOut, Limit, peer_environment
 
 TITLE = "Build"
 TARGETS = ("ddprun", "ddprun-worker")
-# What is changed, in a unity with others, and the program that has to be made anew.
+# What is changed, and the program that has to be made anew.
 CHANGED = {"launcher": ("launcher/agent/supervisor.cc", "ddprun"), "worker/training": ("worker/training/step/step.cc", "ddprun-worker")}
 
 
@@ -32,9 +33,9 @@ def minutes_of(*words):
 
 
 class Copy:
-    """The tree in a folder of its own, with a build folder that is configured as scripts/quickstart.sh does it."""
+    """The tree in a folder of its own, with a build folder that is configured as scripts/quickstart.sh does it, or not in units."""
 
-    def __init__(self):
+    def __init__(self, units):
         self.folder = tempfile.TemporaryDirectory(prefix="ddprun-bench-build-")
         self.root = pathlib.Path(self.folder.name)
         listed = subprocess.run(["git", "-c", "safe.directory=*", "ls-files", "-zco", "--exclude-standard"], cwd=ROOT, check=True,
@@ -44,7 +45,7 @@ class Copy:
                 (self.root / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy(ROOT / name, self.root / name)
         self.configure = ["cmake", "--preset", "release", "-S", self.root, "-B", self.root / "build/release", "-DDDPRUN_BUILD_TESTS=OFF",
-                          "-DDDPRUN_WERROR=OFF", f"-DDDPRUN_TORCH={torch_folder()}"]
+                          "-DDDPRUN_WERROR=OFF", f"-DDDPRUN_UNITY_BUILD={units}", f"-DDDPRUN_TORCH={torch_folder()}"]
 
     def build(self):
         return minutes_of("cmake", "--build", self.root / "build/release", "--parallel", len(os.sched_getaffinity(0)), "--target", *TARGETS)
@@ -79,10 +80,10 @@ def rows():
     missing = [name for name in ("cmake", "ninja", "c++", "git") if shutil.which(name) is None]
     if missing:
         raise LeftOut(f"a build needs {' and '.join(missing)}")
-    copy = Copy()
+    copy, work = Copy(units="ON"), Copy(units="OFF")
     return [
         Limit("ddprun and ddprun-worker from nothing, without ccache", lambda: copy.from_nothing[0], "min", at_most=5, rounds=1),
         Limit("the same, time of processors", lambda: copy.from_nothing[1], "min", at_most=10, rounds=1),
-        *(Limit(f"one line changed in {part}, until both are there", lambda names=names: copy.after_a_change(*names), "s", at_most=seconds, rounds=3)
+        *(Limit(f"one line changed in {part}, until both are there", lambda names=names: work.after_a_change(*names), "s", at_most=seconds, rounds=3)
           for (part, names), seconds in zip(CHANGED.items(), (8, 15))),
     ]

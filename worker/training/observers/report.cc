@@ -1,6 +1,7 @@
 #include "worker/training/observers/report.h"
 
 #include "rendezvous/base/host_name.h"
+#include <ddprun/version.h>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
