@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # From a fresh machine to a trained model: installs what is missing, builds ddprun, and trains a small CNN on real
-# digits with two workers. Run again, it goes on from the checkpoint.
+# digits with two workers. Run again after Ctrl-C, it goes on from the checkpoint.
 set -euo pipefail
 source "$(dirname "$0")/common.sh"
 

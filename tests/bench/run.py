@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs the benchmarks named on the command line, or all of them but build, which takes a quarter of an hour, and prints one Markdown
+"""Runs the benchmarks named on the command line, or all of them but build, which takes half an hour to an hour, and prints one Markdown
 table for each. Exits with 1 if a row failed, and with 77 where no part could run."""
 
 import argparse

@@ -1,4 +1,4 @@
-// ddprun --nproc-per-node 3 rpc_actors
+// ddprun --nproc-per-node 3 ./rpc_actors
 //
 // A learner on rank 0 and actors on the others, each with a world of its own, a corridor with a prize at its end, which
 // stays where it is: the learner has a reference to it, and calls it with what it knows so far.

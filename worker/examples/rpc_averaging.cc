@@ -1,4 +1,4 @@
-// ddprun --nproc-per-node 3 rpc_averaging
+// ddprun --nproc-per-node 3 ./rpc_averaging
 //
 // Every rank trains on its own; every ten steps it sends its parameters to rank 0, which answers all of them with the
 // mean when the last one has come. The function keeps no thread while it waits: it answers later.

@@ -1,4 +1,4 @@
-// ddprun --nproc-per-node 3 rpc_parameter_server FOLDER
+// ddprun --nproc-per-node 3 ./rpc_parameter_server FOLDER
 //
 // Rank 0 keeps the parameters of a classifier of digits, the other ranks train: each takes the newest parameters, and
 // sends gradients, which the server applies as they come. FOLDER has MNIST's four files, unpacked. A trainer may be in

@@ -1,4 +1,4 @@
-// ddprun --nproc-per-node 3 rpc_pipeline
+// ddprun --nproc-per-node 3 ./rpc_pipeline
 //
 // A model in two stages on two ranks. Rank 0 sends two micro-batches at once, so that the second stage works on one
 // while the first stage works on the other; the backward goes back the same way. Gradients are those of one process.

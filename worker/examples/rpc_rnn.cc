@@ -1,4 +1,4 @@
-// ddprun --nproc-per-node 2 rpc_rnn
+// ddprun --nproc-per-node 2 ./rpc_rnn
 //
 // A recurrent network whose table of words is too large for this rank, so another one has it: looked up by a call,
 // trained by a backward over both ranks. The first gradients are those of one process, to the last bit.

@@ -43,7 +43,7 @@ class Pages(CommandTest):
         (self.folder / "my_trainer").chmod(0o755)
         job, script, program, dry, listed, doctor = [
             self.type(line, codes=(0, 78) if line == "ddprun doctor" else (0,)) for line in commands("README.md", "## Use\n")]
-        self.assertIn("done: 3 of 3 epochs", job)
+        self.assertIn("done: 6 of 6 epochs", job)
         self.assertEqual(len(re.findall(r"rank \d of 4", script)), 4)
         self.assertEqual(sorted(program.splitlines()), [f"mine is rank {rank} of 4" for rank in range(4)])
         self.assertIn("train.py", dry)

@@ -277,7 +277,7 @@ class Examples(unittest.TestCase):
 
     def example(self, name, says, *arguments):
         words = (EXAMPLES / f"{name}.cc").read_text().splitlines()[0].split()
-        self.assertEqual(words[:3] + words[4:5], ["//", "ddprun", "--nproc-per-node", name])
+        self.assertEqual(words[:3] + words[4:5], ["//", "ddprun", "--nproc-per-node", f"./{name}"])
         self.assertEqual(len(words[5:]), len(arguments))
         program = [TESTS / name, *arguments]
         for launcher in ([BIN / "ddprun", *words[2:4]], [TORCHRUN, "--standalone", *words[2:4], "--no-python"]):

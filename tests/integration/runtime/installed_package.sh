@@ -27,7 +27,7 @@ block sh cpp.md | sed "s|/opt/ddprun|$work/prefix|g" >"$work/readme/commands.sh"
 block sh rpc.md | sed "s|/opt/ddprun|$work/prefix|g" >"$work/rpc/commands.sh"
 block cmake cpp.md | tee "$work/readme/CMakeLists.txt" >"$work/rpc/CMakeLists.txt"
 readme() ( cd "$work/readme" && bash -euo pipefail commands.sh )
-rpc() ( cd "$work/rpc" && PATH="$work/prefix/bin:$PATH" bash -euo pipefail commands.sh )
+rpc() ( cd "$work/rpc" && bash -euo pipefail commands.sh )
 
 expect() { # NAME TEXT COMMAND…: the output must contain the text
   local name=$1 text=$2

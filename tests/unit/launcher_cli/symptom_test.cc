@@ -34,7 +34,7 @@ Ending ending(const ExitStatus& status, const Said& said) {
 }
 
 /// As a program prints what it has caught, and Python what nobody has where torch.distributed is not used.
-std::string printed(const std::string& text) {
+std::string printed_symptom(const std::string& text) {
   return "Traceback (most recent call last):\n  File \"t.py\", line 1, in f\n" + text + "\n";
 }
 
@@ -287,11 +287,11 @@ TEST_CASE("who said why before our signal had failed of that, whatever it said a
 }
 
 TEST_CASE("who went on after an exception that it printed did not fail of it") {
-  const std::string goes_on = printed("ValueError: bad sample") + "step 1\nstep 2\n";
+  const std::string goes_on = printed_symptom("ValueError: bad sample") + "step 1\nstep 2\n";
   CHECK_FALSE(ending(ExitStatus::killed(SIGTERM), {goes_on, SIGTERM}).is_own_failure);
   CHECK_FALSE(ending(ExitStatus::exited(1), {goes_on, SIGTERM}).is_own_failure);
   CHECK_FALSE(ending(ExitStatus::killed(SIGTERM),
-                     {printed("ValueError: bad sample"), SIGTERM, {}, {}, std::chrono::seconds(3600)})
+                     {printed_symptom("ValueError: bad sample"), SIGTERM, {}, {}, std::chrono::seconds(3600)})
                   .is_own_failure);
   CHECK(ending(ExitStatus::killed(SIGKILL), {goes_on}).error.empty());
   CHECK(ending(ExitStatus::exited(3), {goes_on}).error.empty());
@@ -299,9 +299,10 @@ TEST_CASE("who went on after an exception that it printed did not fail of it") {
 }
 
 TEST_CASE("who printed an exception and cleaned up when our signal came had failed before") {
-  CHECK(ending(ExitStatus::killed(SIGTERM), {printed("ValueError: nan"), SIGTERM}).is_own_failure);
+  CHECK(ending(ExitStatus::killed(SIGTERM), {printed_symptom("ValueError: nan"), SIGTERM}).is_own_failure);
   CHECK(ending(ExitStatus::killed(SIGTERM),
-               {printed("ValueError: nan") + "wandb: run summary\n[W1121 20:00:00.1 x.cpp:1] not destroyed\n",
+               {printed_symptom("ValueError: nan") +
+                    "wandb: run summary\n[W1121 20:00:00.1 x.cpp:1] not destroyed\n",
                 SIGTERM})
             .is_own_failure);
   CHECK(
@@ -312,7 +313,8 @@ TEST_CASE("who printed an exception and cleaned up when our signal came had fail
 }
 
 TEST_CASE("an error file says more than an exception that the program had printed itself") {
-  const Ending recorded = ending(ExitStatus::exited(3),
-                                 {printed("ValueError: bad sample"), {}, ErrorFile{"KeyError: 'x'", {}, {}}});
+  const Ending recorded =
+      ending(ExitStatus::exited(3),
+             {printed_symptom("ValueError: bad sample"), {}, ErrorFile{"KeyError: 'x'", {}, {}}});
   CHECK(recorded.error == "KeyError: 'x'");
 }
