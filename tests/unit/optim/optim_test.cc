@@ -321,16 +321,17 @@ at::Tensor a_complex_parameter() {
   return at::view_as_complex(torch::tensor({{1.F, 2.F}, {-0.5F, 0.25F}})).requires_grad_(true);
 }
 
-/// The bits depend on the processor's vectors and on libtorch's square root: those of the pairs are the measure.
-void check_equal(const at::Tensor& of_complex, const at::Tensor& of_pairs) {
+/// The bits depend on the processor's vectors and on libtorch's square root: those of the pairs are the measure. Adagrad
+/// takes pairs alone through its fused kernel, whose last bit is another on some processors, in Python as well.
+void check_equal(const at::Tensor& of_complex, const at::Tensor& of_pairs, double tolerance) {
   REQUIRE(of_complex.scalar_type() == at::kComplexFloat);
-  CHECK(at::view_as_real(of_complex.detach()).equal(of_pairs.detach()));
+  CHECK(at::allclose(at::view_as_real(of_complex.detach()), of_pairs.detach(), 0, tolerance));
 }
 
 /// Three steps, with the gradients 0.5-i and 2+0.75i, twice and three times these, end where those of the pairs do,
 /// with the same state, and near what Python has then.
 template <class Optimizer, class Options>
-void check_pairs(const Options& options, const std::vector<float>& python) {
+void check_pairs(const Options& options, const std::vector<float>& python, double tolerance = 0) {
   at::Tensor complex = a_complex_parameter();
   at::Tensor pairs = at::view_as_real(complex.detach()).clone().requires_grad_(true);
   Optimizer of_complex({complex}, options), of_pairs({pairs}, options);
@@ -341,12 +342,12 @@ void check_pairs(const Options& options, const std::vector<float>& python) {
     of_complex.step();
     of_pairs.step();
   }
-  check_equal(complex, pairs);
+  check_equal(complex, pairs, tolerance);
   CHECK(pairs.detach().flatten().allclose(torch::tensor(python), 1e-5, 1e-7));
   const auto state = of_complex.state().at(0), state_of_pairs = of_pairs.state().at(0);
   REQUIRE(state.size() == state_of_pairs.size());
   for (std::size_t i = 1; i < state.size(); ++i)
-    check_equal(state[i].second, state_of_pairs[i].second);  // 0: "step"
+    check_equal(state[i].second, state_of_pairs[i].second, tolerance);  // 0: "step"
 }
 
 }  // namespace
@@ -366,7 +367,7 @@ TEST_CASE("so does a centered RMSprop with momentum, decay and maximize") {
 TEST_CASE("Adagrad takes complex parameters for pairs of real numbers, as Python's does") {
   check_pairs<FusedAdagrad>(
       FusedAdagradOptions{.lr = 0.1, .weight_decay = 0.1, .initial_accumulator_value = 0.25},
-      {0x1.87f62ap-1F, 0x1.2087b8p+1F, -0x1.883a8ep-1F, 0x1.f512p-10F});
+      {0x1.87f62ap-1F, 0x1.2087b8p+1F, -0x1.883a8ep-1F, 0x1.f512p-10F}, 1e-6);
 }
 
 TEST_CASE(
