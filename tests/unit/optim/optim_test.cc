@@ -321,8 +321,8 @@ at::Tensor a_complex_parameter() {
   return at::view_as_complex(torch::tensor({{1.F, 2.F}, {-0.5F, 0.25F}})).requires_grad_(true);
 }
 
-/// The bits depend on the processor's vectors and on libtorch's square root: those of the pairs are the measure. Adagrad
-/// takes pairs alone through its fused kernel, whose last bit is another on some processors, in Python as well.
+/// The bits depend on the processor's vectors and on libtorch's square root: those of the pairs are the measure.
+/// Adagrad takes pairs alone through its fused kernel, whose last bit is another on some processors, in Python as well.
 void check_equal(const at::Tensor& of_complex, const at::Tensor& of_pairs, double tolerance) {
   REQUIRE(of_complex.scalar_type() == at::kComplexFloat);
   CHECK(at::allclose(at::view_as_real(of_complex.detach()), of_pairs.detach(), 0, tolerance));
