@@ -7,7 +7,7 @@
 #include "worker/training/evaluate.h"
 #include "worker/training/parts/data_meaning.h"
 #include "worker/training/parts/plugins.h"
-#include "worker/training/ranks/rank_part.h"
+#include "worker/training/ranks/generators_part.h"
 #include "worker/training/state/rng.h"
 #include <ddprun/collectives.h>
 #include <ddprun/module_view.h>
@@ -22,9 +22,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
-#include <cstring>
 #include <functional>
-#include <numeric>
 #include <utility>
 
 namespace ddprun::training {
@@ -36,48 +34,6 @@ bool normalizes_batches(const Model& model) {
   const std::vector<NamedTensor> buffers = view_of(model).buffers();
   return std::any_of(buffers.begin(), buffers.end(),
                      [](const NamedTensor& buffer) { return buffer.first.ends_with("running_var"); });
-}
-
-class PositionPart final : public SavedPart {
- public:
-  explicit PositionPart(Position& position) : SavedPart("position"), position_(position) {}
-  [[nodiscard]] bool is_essential() const override { return true; }
-  PtValue save() override { return to_dict(position_); }
-  void load(const PtValue& value) override { position_ = read_position(value.as_dict()); }
-
- private:
-  Position& position_;
-};
-
-/// A model goes on with numbers that mean what they did.
-class MeaningPart final : public SavedPart {
- public:
-  explicit MeaningPart(const DataShape& data) : SavedPart("data"), data_(data) {}
-  PtValue save() override { return save_meaning(data_); }
-  void load(const PtValue& value) override { check_meaning(data_, value); }
-
- private:
-  const DataShape& data_;
-};
-
-/// The states of the random generators of all ranks. On another kind of device, too, they start anew, from fresh seeds.
-std::unique_ptr<SavedPart> generators_part(const Context& context, const RankBlock& block,
-                                           Generators& generators,
-                                           std::function<std::uint64_t(int rank)> fresh_seed) {
-  RankPart::Bytes bytes{.get = [&generators] { return generators.states(); },
-                        .take = [&generators](const std::vector<std::string>& states,
-                                              std::size_t) { return generators.set_states(states); },
-                        .begin_anew =
-                            [&generators, block, fresh_seed = std::move(fresh_seed)] {
-                              generators.seed([&](std::size_t turn) { return fresh_seed(block.rank(turn)); });
-                            },
-                        .misfit = "its generators are of another kind of device"};
-  return std::make_unique<RankPart>("rng", context, block, std::move(bytes));
-}
-
-std::int64_t left_out_by(const DataSource& source) {
-  const auto* damage = dynamic_cast<const data::LeavesOutDamaged*>(&source);
-  return damage == nullptr ? 0 : damage->left_out();
 }
 
 std::string list_of(std::span<const std::int64_t> indices) {
@@ -116,8 +72,8 @@ Trainer::Trainer(TrainerParts parts, Draft draft)
             .config = parts_.job.to_json(),
             .timeline = parts_.timeline};
   learner_.add_saved_parts(saved_);
-  saved_.push_back(std::make_unique<PositionPart>(position_));
-  saved_.push_back(std::make_unique<MeaningPart>(parts_.data.train->shape()));
+  saved_.push_back(position_part(position_));
+  saved_.push_back(meaning_part(parts_.data.train->shape()));
   saved_.push_back(generators_part(parts_.context, block_, learner_.generators(), [this](int rank) {
     return rank_seed(options_.seed, rank, position_.step);
   }));
@@ -202,7 +158,7 @@ Ending Trainer::run_to_end() {
   const double seconds = to_seconds(parts_.clock.now() - start);
   // After SIGTERM the ranks may not wait for each other again.
   std::vector<std::vector<double>> times;
-  if (ending == Ending::kComplete) times = times_of_ranks(seconds);
+  if (ending == Ending::kComplete) times = times_of_ranks(parts_.context, time_.seconds(), seconds);
   tell<EndEvent>(&Observer::on_end, {.ending = ending,
                                      .position = position_,
                                      .seconds = seconds,
@@ -211,18 +167,6 @@ Ending Trainer::run_to_end() {
                                      .best_path = best_path(),
                                      .signal = parts_.drain.signal()});
   return ending;
-}
-
-std::vector<std::vector<double>> Trainer::times_of_ranks(double seconds) const {
-  std::vector<double> mine(time_.seconds().begin(), time_.seconds().end());
-  mine.push_back(std::max(0.0, seconds - std::accumulate(mine.begin(), mine.end(), 0.0)));
-  const std::string bytes(reinterpret_cast<const char*>(mine.data()), mine.size() * sizeof(double));
-  std::vector<std::vector<double>> times;
-  for (const std::string& theirs : all_gather_bytes(parts_.context, bytes)) {
-    std::vector<double>& row = times.emplace_back(theirs.size() / sizeof(double));
-    std::memcpy(row.data(), theirs.data(), theirs.size());
-  }
-  return times;
 }
 
 Ending Trainer::train() {
@@ -472,8 +416,8 @@ void Trainer::end_epoch(double seconds, std::int64_t units) {
 void Trainer::say_damaged() {
   std::int64_t count = 0;
   for (const DataSource* source : {parts_.data.train.get(), parts_.data.held_out.get()})
-    count += left_out_by(*source);
-  for (const JudgingData& data : parts_.judging) count += left_out_by(*data.source);
+    count += data::left_out_by(*source);
+  for (const JudgingData& data : parts_.judging) count += data::left_out_by(*data.source);
   if (count == damaged_files_) return;
   damaged_files_ = count;
   const std::string line = fmt::format("data: {} damaged image{} skipped on rank {} up to step {}\n", count,

@@ -92,8 +92,6 @@ class Trainer {
   std::vector<std::string> take_over(const PtDict& checkpoint);
   Ending run_to_end();
   Ending train();
-  /// Of each rank: seconds by activity, then those of everything else. Collective.
-  [[nodiscard]] std::vector<std::vector<double>> times_of_ranks(double seconds) const;
   /// False when the job shall stop before the epoch is done.
   bool run_epoch();
   Ending stop();

@@ -103,4 +103,20 @@ void check_meaning(const DataShape& data, const PtValue& learned) {
                   found->words));
 }
 
+namespace {
+
+class MeaningPart final : public SavedPart {
+ public:
+  explicit MeaningPart(const DataShape& data) : SavedPart("data"), data_(data) {}
+  PtValue save() override { return save_meaning(data_); }
+  void load(const PtValue& value) override { check_meaning(data_, value); }
+
+ private:
+  const DataShape& data_;
+};
+
+}  // namespace
+
+std::unique_ptr<SavedPart> meaning_part(const DataShape& data) { return std::make_unique<MeaningPart>(data); }
+
 }  // namespace ddprun::training

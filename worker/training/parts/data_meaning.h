@@ -1,8 +1,10 @@
 #pragma once
 
+#include "worker/training/state/saved_part.h"
 #include <ddprun/pt_value.h>
 #include <ddprun/trainer/batch.h>
 
+#include <memory>
 #include <string>
 
 namespace ddprun::training {
@@ -20,5 +22,8 @@ void check_meaning(const DataShape& data, const DataShape& learned, const std::s
 
 /// The same of /data, for what save_meaning gave when the model learned.
 void check_meaning(const DataShape& data, const PtValue& learned);
+
+/// "data" of a checkpoint: a model goes on with numbers that mean what they did. `data` outlives it.
+std::unique_ptr<SavedPart> meaning_part(const DataShape& data);
 
 }  // namespace ddprun::training

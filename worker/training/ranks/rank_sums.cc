@@ -6,6 +6,11 @@
 
 #include <torch/types.h>
 
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+#include <string>
+
 namespace ddprun::training {
 
 std::vector<double> sum_over_job(const Group& group, const RankBlock& block,
@@ -22,6 +27,19 @@ std::vector<double> sum_over_job(const Group& group, const RankBlock& block,
   ring_sum(sums, all, {.first = 0, .whole = columns});
   const auto* const first = sums.const_data_ptr<double>();
   return {first, first + columns};
+}
+
+std::vector<std::vector<double>> times_of_ranks(const Group& group, std::span<const double> seconds,
+                                                double whole) {
+  std::vector<double> mine(seconds.begin(), seconds.end());
+  mine.push_back(std::max(0.0, whole - std::accumulate(mine.begin(), mine.end(), 0.0)));
+  const std::string bytes(reinterpret_cast<const char*>(mine.data()), mine.size() * sizeof(double));
+  std::vector<std::vector<double>> times;
+  for (const std::string& theirs : all_gather_bytes(group, bytes)) {
+    std::vector<double>& row = times.emplace_back(theirs.size() / sizeof(double));
+    std::memcpy(row.data(), theirs.data(), theirs.size());
+  }
+  return times;
 }
 
 }  // namespace ddprun::training

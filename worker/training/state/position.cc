@@ -168,4 +168,23 @@ Position read_position(const PtDict& dict) {
   return position;
 }
 
+namespace {
+
+class PositionPart final : public SavedPart {
+ public:
+  explicit PositionPart(Position& position) : SavedPart("position"), position_(position) {}
+  [[nodiscard]] bool is_essential() const override { return true; }
+  PtValue save() override { return to_dict(position_); }
+  void load(const PtValue& value) override { position_ = read_position(value.as_dict()); }
+
+ private:
+  Position& position_;
+};
+
+}  // namespace
+
+std::unique_ptr<SavedPart> position_part(Position& position) {
+  return std::make_unique<PositionPart>(position);
+}
+
 }  // namespace ddprun::training

@@ -1,10 +1,12 @@
 #pragma once
 
-#include "worker/training/state/plateau.h"
+#include "worker/training/state/early_stopping.h"
+#include "worker/training/state/saved_part.h"
 #include <ddprun/pt_value.h>
 
 #include <cmath>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -93,5 +95,8 @@ struct Progress {
 PtDict to_dict(const Position& position);
 /// Errors  Exception kCorrupt for what is missing or of another type.
 Position read_position(const PtDict& dict);
+
+/// "position" of a checkpoint, which none may lack; `position` outlives it.
+std::unique_ptr<SavedPart> position_part(Position& position);
 
 }  // namespace ddprun::training

@@ -1,4 +1,4 @@
-#include "worker/training/state/plateau.h"
+#include "worker/training/state/early_stopping.h"
 
 #include <cmath>
 
