@@ -25,11 +25,11 @@ struct SavedCheckpoint {
 struct CheckpointerOptions {
   std::string folder;  ///< made with the first checkpoint
   int keep = 3;        ///< the newest so many stay; at least 1
-  /// So many more stay, those whose values are best, as best-<step>-<best_by>-<value>.pt.
+  /// How many more stay because their values are the best, as best-<step>-<best_by>-<value>.pt.
   std::int64_t keep_best = 0;
   std::string best_by = "loss";  ///< what the value is
   bool higher_is_better = false;
-  /// Told of each checkpoint that is on the disk, on rank 0, from within save(), poll(), newest() and flush().
+  /// Told of each checkpoint that is on the disk, on rank 0, from within save(), poll(), drain(), flush() and newest().
   std::function<void(const SavedCheckpoint&)> on_saved{};
   /// Told, like that, of each one that could not be written. Empty: the call throws what it would be told.
   std::function<void(std::int64_t step, const Exception& why)> on_failed{};
@@ -110,8 +110,8 @@ class Checkpointer {
   /// The newest checkpoint that can be read, on every rank: read once, by rank 0, and sent in pieces of 16
   /// MiB. For each damaged one that is passed over, `skipped` is told why, on rank 0. Waits for what save()
   /// was given before. Collective.
-  /// Errors  Exception, on every rank: kCorrupt where there are checkpoints and none is whole; what
-  ///         CheckpointDirectory::load_newest throws, and save().
+  /// Errors  Exception, on every rank: kCorrupt where there are checkpoints and none is whole; kOs, the folder or a
+  ///         file cannot be read; and as save().
   [[nodiscard]] std::optional<CheckpointDirectory::Loaded> newest(
       const std::function<void(const CheckpointDirectory::Entry& entry, const std::string& why)>& skipped =
           {});

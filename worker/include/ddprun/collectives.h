@@ -30,7 +30,7 @@ class ReduceOp {
   ReduceOp(Kind kind) : kind_(kind) {}  // NOLINT: meant to convert
 
   /// The sum of the tensors, each times `factor`, which may differ between ranks. Floating point. nccl
-  /// multiplies on the way; before gloo and shm the tensor (of reductions in place) or a copy is multiplied.
+  /// multiplies on the way; with gloo and shm the tensor is multiplied first, a copy where nothing is in place.
   static ReduceOp premul_sum(double factor) {
     ReduceOp op(kPremulSum);
     op.factor_ = factor;
@@ -127,7 +127,7 @@ void reduce_scatter_tensor(const Group& group, at::Tensor output, const at::Tens
                                                   const at::Tensor& input, ReduceOp op = ReduceOp::kSum);
 
 /// Many tensors of one dtype in one call: what the function without `_coalesced` does to each. Less work per
-/// tensor, and for one rank as for all the same list.
+/// tensor. The lists are as long on every rank, with the same shapes in the same order.
 void all_reduce_coalesced(const Group& group, const std::vector<at::Tensor>& tensors,
                           ReduceOp op = ReduceOp::kSum);
 [[nodiscard]] Pending async_all_reduce_coalesced(const Group& group, const std::vector<at::Tensor>& tensors,
@@ -180,7 +180,7 @@ void barrier(const Group& group);
 /// A barrier for those who look for a rank that hangs: when not all ranks have come within `timeout`
 /// (default: the group's), every rank gets kTimeout with the ranks that did not. Goes through the group's
 /// store, on the host alone: it works beside any backend, waits for no GPU, and is slow. After a failure it may be
-/// called again; a rank that comes late to a call that has failed gets its error, and goes on to the next.
+/// called again; a rank that comes late to a call that has failed gets its error, and goes on to the next. Collective.
 void monitored_barrier(const Group& group, std::optional<std::chrono::milliseconds> timeout = {});
 
 /// Point to point; a send matches the receive of the same tag and shape. Tags are from 0 to 2147483646.

@@ -215,7 +215,7 @@ class DistributedDataParallel {
     return forward(std::forward<Args>(args)...);
   }
 
-  /// While the guard lives, backwards accumulate locally; the first one after it reduces the sum. The forward
+  /// While the guard lives, on every rank alike, backwards accumulate locally; the first after it reduces. The forward
   /// must be inside as well. Gradients of option delay_all_reduce are reduced all the same, in each backward.
   class NoSync {
    public:
@@ -260,7 +260,7 @@ class DistributedDataParallel {
   /// Source  Python's _update_process_group, whose first step sums over whatever buckets each rank has.
   void update_process_group(const Group& group) { sync_->update_process_group(group); }
 
-  /// Replaces the all-reduce of each bucket. At most one, before the first backward. See ddprun/comm_hooks.h.
+  /// Replaces the all-reduce of each bucket, on every rank alike; at most one, before the first backward.
   void register_comm_hook(CommHook hook) { sync_->register_comm_hook(std::move(hook)); }
   void register_comm_hook(std::unique_ptr<c10d::CommHookInterface> hook) {
     sync_->register_comm_hook(std::move(hook));
@@ -285,7 +285,7 @@ class DistributedDataParallel {
     sync_->apply_optimizer_in_backward(optimizer);
   }
 
-  /// Throws, naming them, if parameters of the last step got no gradient; the next forward does the same.
+  /// Throws, naming them, if parameters of the last step got no gradient; so does the next forward. Not collective.
   void check_finished() { sync_->check_finished(); }
 
   /// Rank 0's buffers (running statistics …) replace everyone's. After a step each rank has its own again;
@@ -312,7 +312,7 @@ class DistributedDataParallel {
   void set_bucket_order(const BucketOrder& order) { sync_->set_bucket_order(order); }
 
   /// What c10d knows of this replica and its last sampled steps (bucket sizes, times in nanoseconds …), under
-  /// the names of Python's `_get_ddp_logging_data()`. Empty when every reduction is delayed.
+  /// the names of Python's `_get_ddp_logging_data()`. Empty when every reduction is delayed. Not collective.
   [[nodiscard]] c10::DDPLoggingData logging_data() const { return sync_->logging_data(); }
 
   [[nodiscard]] Module& module() { return module_; }

@@ -28,7 +28,7 @@ class DistributedSampler {
   /// `start_after`.
   void set_epoch(std::int64_t epoch);
 
-  /// Makes `indices()` leave out the first `samples` of this epoch's shard: for resuming inside an epoch.
+  /// Makes `indices()` leave out the first `samples` of this rank's shard of the epoch: for resuming inside one.
   void start_at(std::int64_t samples);
 
   /// Makes `indices()` leave out what all ranks together have seen of this epoch, its first `samples`,

@@ -28,15 +28,15 @@ struct DrainOptions {
 ///     ddprun::Drain drain;
 ///     drain.on_drain([&] { save_checkpoint(); });
 ///     while (train_one_step()) {
-///       if (drain.requested(context)) return 0;
+///       if (drain.requested(context)) return drain.is_together() ? 0 : 1;  // 1: nothing was saved
 ///     }
 ///
 /// Signals  from construction to destruction they do not end this process, except before its first step, when
 ///          a second one comes, and when no step follows (`patience`): then the process ends with 128 +
 ///          signal. One object per process at a time.
 /// Order    a program may make one after the other, for a part of its work each: all ranks make as many, so that
-///          the second one of a rank agrees with the second ones of the others. What one was asked too late for its
-///          last steps is asked of the next.
+///          the second one of a rank agrees with the second ones of the others. A signal that comes too late for
+///          the last steps of one is passed to the next.
 /// Threads  one of its own. Members are called from the training thread.
 class Drain {
  public:
@@ -49,13 +49,13 @@ class Drain {
   /// collectives and take its time. Not called where `is_together` is false.
   void on_drain(std::function<void()> callback);
 
-  /// Ends a step, and says whether to stop now: true after the same step on every rank, and from then on.
-  /// Where a rank is past the agreed step already (on a GPU the program runs ahead of its work), all go on to
-  /// its step.
+  /// Ends a step; true, and from then on: stop, after the same step on every rank if `is_together`, else because some
+  /// rank did not come. Where one is past the agreed step already (on a GPU the program runs ahead of its work), all go
+  /// on to its step.
   ///
   /// Order   every rank calls it once after each step.
   /// Blocks  after the signal: one question to the store, and at the stop step until all ranks are there, at
-  ///         most `meeting`.
+  ///         most `meeting` for each meeting; where ranks came with different steps, there is another one.
   /// Errors  what the store throws.
   [[nodiscard]] bool requested(const Context& context);
 
@@ -66,8 +66,8 @@ class Drain {
   /// The signal that asked this process to stop; 0: none has.
   [[nodiscard]] int signal() const;
 
-  /// Whether the process has something to save before its first step, which nobody else has: a signal waits for its
-  /// second one then, after which the pace is known.
+  /// Whether the process has something unsaved that no other rank has. Then a signal that comes before its second step
+  /// is done does not end it at once: it stops after that step, from which on the length of a step is known.
   void has_unsaved(bool has);
   /// A part of a long step (an evaluation) is done.
   void progress();

@@ -24,7 +24,7 @@ struct InitOptions {
   /// Keep the memory of CPU tensors from step to step, rather than give it back to the kernel and get it anew: malloc
   /// of the whole process keeps up to a gigabyte. What GLIBC_TUNABLES says of malloc counts.
   bool keep_freed_memory = true;
-  /// Receives one line saying which backend was chosen and why. Empty: rank 0 prints it to stderr.
+  /// Told on every rank, within init(), which backend was chosen and why. Empty: rank 0 of a launched job prints that.
   std::function<void(const std::string& line)> log;
 };
 
@@ -41,11 +41,11 @@ class Context {
   [[nodiscard]] int restart_count() const;           ///< how often the launcher has restarted the job
   [[nodiscard]] bool is_launched() const;            ///< false: started by hand, a world of one
   [[nodiscard]] const std::string& run_id() const;   ///< the launcher's job id; "none" without one
-  [[nodiscard]] const std::string& log_dir() const;  ///< of this generation, the launcher's; may be empty
+  [[nodiscard]] const std::string& log_dir() const;  ///< the launcher's folder for this start; "": none
   [[nodiscard]] const at::Device& device() const;    ///< where this worker's tensors belong
 
   /// The job's key-value store: a TCPStore client (a HashStore in a world of one) that all groups of this rank share.
-  /// Who waits for a key does not keep it from other threads. Its keys are those of the ranks that met in this init().
+  /// A thread that waits for a key blocks no other one. Its keys are those of the ranks that met in this init().
   [[nodiscard]] const c10::intrusive_ptr<c10d::Store>& store() const;
   /// The group of all ranks. Never null, also in a world of one.
   [[nodiscard]] const c10::intrusive_ptr<c10d::ProcessGroup>& process_group() const;
@@ -53,7 +53,7 @@ class Context {
   [[nodiscard]] const std::string& backend_reason() const;  ///< why that one, as a sentence
 
   /// Leaves in good order: waits until every rank has come here (at most `InitOptions::timeout`), then closes
-  /// the process group. Collective. Idempotent. Without it the group is closed when the last handle goes.
+  /// the group. Collective. Idempotent. Where the wait throws, or without it, the last handle closes the group.
   void shutdown();
 
   struct State;

@@ -9,10 +9,10 @@ namespace ddprun {
 /// --hang-timeout takes for progress. A DistributedDataParallel counts its steps by itself, and ddprun-worker tells
 /// all of it.
 ///
-/// Cost     a few stores into memory, no system call and no lock.
+/// Cost     a few stores into memory; no lock, and no system call but in the first one, which maps the memory.
 /// Threads  any. None is collective.
 
-/// So many steps are done; from then on nothing else counts them.
+/// `step` steps are done so far. After the first call a DistributedDataParallel counts none by itself any more.
 void note_step(std::int64_t step);
 
 /// What the rank does now, as a verb with what belongs to it, "evaluates", "reads data"; up to 31 bytes, what is
