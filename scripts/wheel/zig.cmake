@@ -10,6 +10,13 @@ set(_target -target x86_64-linux-gnu.${DDPRUN_GLIBC} -mcpu=x86_64)
 list(JOIN _target " " _target)
 set(CMAKE_C_COMPILER ${DDPRUN_ZIG} cc)
 set(CMAKE_CXX_COMPILER ${DDPRUN_ZIG} c++)
+# Where no compiler is, there are no binutils either.
+foreach(language C CXX)
+  set(CMAKE_${language}_ARCHIVE_CREATE "${DDPRUN_ZIG} ar qc <TARGET> <LINK_FLAGS> <OBJECTS>")
+  set(CMAKE_${language}_ARCHIVE_FINISH "${DDPRUN_ZIG} ranlib <TARGET>")
+endforeach()
+# Nothing is linked while it configures: the first link compiles the C++ library, for minutes.
+set(CMAKE_TRY_COMPILE_TARGET_TYPE STATIC_LIBRARY)
 set(CMAKE_C_FLAGS_INIT ${_target})
 # Messages name a source by its place in the tree, wherever that lies.
 set(CMAKE_CXX_FLAGS_INIT "${_target} -ffunction-sections -fdata-sections -ffile-prefix-map=${CMAKE_SOURCE_DIR}/=")
