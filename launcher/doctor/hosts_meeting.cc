@@ -71,29 +71,9 @@ bool comes_before(const SeenHost& a, const SeenHost& b) {
 
 std::string name_of(const SeenHost& host) { return fmt::format("{} ({})", host.sheet.host, host.address); }
 
-}  // namespace
-
-std::optional<std::string> why_not_seated(const MeetingFacts& meeting, const SeenHost& host) {
-  if (static_cast<int>(meeting.hosts.size()) >= meeting.wanted) {
-    return fmt::format("{} hosts are here without {}: --nnodes has to count all of them", meeting.wanted,
-                       name_of(host));
-  }
-  if (!host.node_rank) return std::nullopt;
-  if (*host.node_rank >= meeting.wanted)
-    return fmt::format("{} has --node-rank {}, and {} hosts have 0 to {}", name_of(host), *host.node_rank,
-                       meeting.wanted, meeting.wanted - 1);
-  for (const SeenHost& other : meeting.hosts) {
-    if (other.node_rank == host.node_rank) {
-      return fmt::format("{} and {} both have --node-rank {}: give each host its own, or none",
-                         name_of(other), name_of(host), *host.node_rank);
-    }
-  }
-  return std::nullopt;
-}
-
-class HostsMeeting::Impl {
+class TcpHostsMeeting final : public HostsMeeting {
  public:
-  Impl(boost::asio::io_context& io, MeetingOptions options, Logger& logger)
+  TcpHostsMeeting(boost::asio::io_context& io, MeetingOptions options, Logger& logger)
       : io_(io),
         options_(std::move(options)),
         logger_(logger),
@@ -107,8 +87,9 @@ class HostsMeeting::Impl {
     meeting_.wanted = options_.hosts;
     meeting_.waited = options_.timeout;
   }
+  ~TcpHostsMeeting() override { close(); }
 
-  Result<void> open() {
+  Result<void> open_port() {
     store::StoreServerOptions store;
     store.at = options_.at;
     store.reserved_descriptors = [] { return store::kServersOwnDescriptors; };
@@ -126,7 +107,11 @@ class HostsMeeting::Impl {
     return ok();
   }
 
-  void set_on_over(std::function<void()> on_over) { on_over_ = std::move(on_over); }
+  void set_on_over(std::function<void()> on_over) override { on_over_ = std::move(on_over); }
+
+ private:
+  using PeerId = std::uint64_t;
+  static TimePoint now() { return BootClock::now(); }
 
   void close() {
     gate_.close();
@@ -136,10 +121,6 @@ class HostsMeeting::Impl {
     if (server_) server_->close();
     for (auto& [id, peer] : std::exchange(peers_, {})) peer.channel->close();
   }
-
- private:
-  using PeerId = std::uint64_t;
-  static TimePoint now() { return BootClock::now(); }
 
   // ---- who comes
 
@@ -443,15 +424,31 @@ class HostsMeeting::Impl {
   Gate gate_;
 };
 
-Result<std::unique_ptr<HostsMeeting>> HostsMeeting::open(boost::asio::io_context& io, MeetingOptions options,
-                                                         Logger& logger) {
-  auto impl = std::make_unique<Impl>(io, std::move(options), logger);
-  if (const Result<void> opened = impl->open(); !opened) return opened.error();
-  return std::unique_ptr<HostsMeeting>(new HostsMeeting(std::move(impl)));
+}  // namespace
+
+std::optional<std::string> why_not_seated(const MeetingFacts& meeting, const SeenHost& host) {
+  if (static_cast<int>(meeting.hosts.size()) >= meeting.wanted) {
+    return fmt::format("{} hosts are here without {}: --nnodes has to count all of them", meeting.wanted,
+                       name_of(host));
+  }
+  if (!host.node_rank) return std::nullopt;
+  if (*host.node_rank >= meeting.wanted)
+    return fmt::format("{} has --node-rank {}, and {} hosts have 0 to {}", name_of(host), *host.node_rank,
+                       meeting.wanted, meeting.wanted - 1);
+  for (const SeenHost& other : meeting.hosts) {
+    if (other.node_rank == host.node_rank) {
+      return fmt::format("{} and {} both have --node-rank {}: give each host its own, or none",
+                         name_of(other), name_of(host), *host.node_rank);
+    }
+  }
+  return std::nullopt;
 }
 
-HostsMeeting::HostsMeeting(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
-HostsMeeting::~HostsMeeting() { impl_->close(); }
-void HostsMeeting::set_on_over(std::function<void()> on_over) { impl_->set_on_over(std::move(on_over)); }
+Result<std::unique_ptr<HostsMeeting>> HostsMeeting::open(boost::asio::io_context& io, MeetingOptions options,
+                                                         Logger& logger) {
+  auto meeting = std::make_unique<TcpHostsMeeting>(io, std::move(options), logger);
+  if (const Result<void> opened = meeting->open_port(); !opened) return opened.error();
+  return std::unique_ptr<HostsMeeting>(std::move(meeting));
+}
 
 }  // namespace ddprun::launcher

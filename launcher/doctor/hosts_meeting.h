@@ -41,17 +41,10 @@ class HostsMeeting {
   /// Errors  kUnavailable: the port cannot be had.
   static Result<std::unique_ptr<HostsMeeting>> open(boost::asio::io_context& io, MeetingOptions options,
                                                     Logger& logger);
-  ~HostsMeeting();
-  HostsMeeting(const HostsMeeting&) = delete;
-  HostsMeeting& operator=(const HostsMeeting&) = delete;
+  virtual ~HostsMeeting() = default;
 
   /// Called once, when it has ended by itself.
-  void set_on_over(std::function<void()> on_over);
-
- private:
-  class Impl;
-  explicit HostsMeeting(std::unique_ptr<Impl> impl);
-  std::unique_ptr<Impl> impl_;
+  virtual void set_on_over(std::function<void()> on_over) = 0;
 };
 
 }  // namespace ddprun::launcher

@@ -47,11 +47,9 @@ struct Peer {
   [[nodiscard]] bool is_control() const { return handshake.hello().is_control; }
 };
 
-}  // namespace
-
-class Coordinator::Impl {
+class TcpCoordinator final : public Coordinator {
  public:
-  Impl(boost::asio::io_context& io, const CoordinatorOptions& options, Logger& logger)
+  TcpCoordinator(boost::asio::io_context& io, const CoordinatorOptions& options, Logger& logger)
       : options_(options),
         logger_(logger),
         strangers_(logger),
@@ -59,8 +57,9 @@ class Coordinator::Impl {
         guests_(kHandshakeTime),
         guests_timer_(io),
         job_(options.spec, options.timing, BootClock::now(), make_nonce()) {}
+  ~TcpCoordinator() override { close(); }
 
-  Result<void> open(boost::asio::io_context& io) {
+  Result<void> open_port(boost::asio::io_context& io) {
     store::StoreServerOptions store_options;
     store_options.at = options_.at;
     store_options.reserved_descriptors = options_.reserved_descriptors;
@@ -81,7 +80,7 @@ class Coordinator::Impl {
     return ok();
   }
 
-  void close() {
+  void close() override {
     gate_.close();
     timer_.close();
     guests_timer_.close();
@@ -92,16 +91,16 @@ class Coordinator::Impl {
     on_done_ = nullptr;
   }
 
-  [[nodiscard]] Port port() const { return store_->port(); }
-  [[nodiscard]] const Job& job() const { return job_; }
-  void end_for_all(const JobEnd& end) { perform(job_.end_for_all(end, now())); }
-  [[nodiscard]] bool is_done() const {
+  [[nodiscard]] Port port() const override { return store_->port(); }
+  [[nodiscard]] const Job& job() const override { return job_; }
+  void end_for_all(const JobEnd& end) override { perform(job_.end_for_all(end, now())); }
+  [[nodiscard]] bool is_done() const override {
     return job_.state() == JobPhase::kEnded && !job_.awaits_return(now()) &&
            std::none_of(peers_.begin(), peers_.end(),
                         [](const auto& peer) { return peer.second.has_joined; });
   }
-  void end_at_once() { perform(job_.end_at_once(now())); }
-  [[nodiscard]] std::string awaited() const {
+  void end_at_once() override { perform(job_.end_at_once(now())); }
+  [[nodiscard]] std::string awaited() const override {
     std::vector<std::string> names = job_.awaited();
     for (const auto& [connection, peer] : peers_) {
       if (peer.has_joined && peer.is_leaving)
@@ -109,8 +108,8 @@ class Coordinator::Impl {
     }
     return names.empty() ? "what is left of a lost node" : join_names(std::move(names));
   }
-  void set_log_sink(LogSink sink) { log_sink_ = std::move(sink); }
-  void set_on_done(std::function<void()> on_done) { on_done_ = std::move(on_done); }
+  void set_log_sink(LogSink sink) override { log_sink_ = std::move(sink); }
+  void set_on_done(std::function<void()> on_done) override { on_done_ = std::move(on_done); }
 
  private:
   static TimePoint now() { return BootClock::now(); }
@@ -387,23 +386,13 @@ class Coordinator::Impl {
   Gate gate_;
 };
 
+}  // namespace
+
 Result<std::unique_ptr<Coordinator>> Coordinator::open(boost::asio::io_context& io,
                                                        const CoordinatorOptions& options, Logger& logger) {
-  auto impl = std::make_unique<Impl>(io, options, logger);
-  if (Result<void> opened = impl->open(io); !opened) return opened.error();
-  return std::unique_ptr<Coordinator>(new Coordinator(std::move(impl)));
+  auto coordinator = std::make_unique<TcpCoordinator>(io, options, logger);
+  if (Result<void> opened = coordinator->open_port(io); !opened) return opened.error();
+  return std::unique_ptr<Coordinator>(std::move(coordinator));
 }
-
-Coordinator::Coordinator(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
-Coordinator::~Coordinator() { close(); }
-Port Coordinator::port() const { return impl_->port(); }
-const Job& Coordinator::job() const { return impl_->job(); }
-bool Coordinator::is_done() const { return impl_->is_done(); }
-void Coordinator::set_on_done(std::function<void()> on_done) { impl_->set_on_done(std::move(on_done)); }
-void Coordinator::set_log_sink(LogSink sink) { impl_->set_log_sink(std::move(sink)); }
-void Coordinator::end_for_all(const JobEnd& end) { impl_->end_for_all(end); }
-void Coordinator::end_at_once() { impl_->end_at_once(); }
-std::string Coordinator::awaited() const { return impl_->awaited(); }
-void Coordinator::close() { impl_->close(); }
 
 }  // namespace ddprun::membership

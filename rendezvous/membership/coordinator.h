@@ -36,35 +36,28 @@ class Coordinator {
   /// Errors  kUnavailable: the port is in use or the host has no usable address.
   static Result<std::unique_ptr<Coordinator>> open(boost::asio::io_context& io,
                                                    const CoordinatorOptions& options, Logger& logger);
-  ~Coordinator();
-  Coordinator(const Coordinator&) = delete;
-  Coordinator& operator=(const Coordinator&) = delete;
+  virtual ~Coordinator() = default;
 
-  [[nodiscard]] Port port() const;
-  [[nodiscard]] const Job& job() const;
+  [[nodiscard]] virtual Port port() const = 0;
+  [[nodiscard]] virtual const Job& job() const = 0;
 
   /// Whether the job has ended and every agent has left.
-  [[nodiscard]] bool is_done() const;
+  [[nodiscard]] virtual bool is_done() const = 0;
   /// Called once, when the job has ended and every agent has left (or has been silent for too long). It may
   /// close this coordinator, and must not destroy it.
-  void set_on_done(std::function<void()> on_done);
+  virtual void set_on_done(std::function<void()> on_done) = 0;
 
   /// Where --log-funnel of the nodes ends; without one, nowhere.
-  void set_log_sink(LogSink sink);
+  virtual void set_log_sink(LogSink sink) = 0;
 
   /// Ends the job on all nodes, as Job::end_for_all does.
-  void end_for_all(const JobEnd& end);
+  virtual void end_for_all(const JobEnd& end) = 0;
   /// Tells the end to nodes whose workers live, too, as Job::end_at_once does.
-  void end_at_once();
+  virtual void end_at_once() = 0;
   /// For whom it is not done yet, for people: "node 1 (b, 10.0.0.2)".
-  [[nodiscard]] std::string awaited() const;
+  [[nodiscard]] virtual std::string awaited() const = 0;
   /// Stops listening and closes every connection.
-  void close();
-
- private:
-  class Impl;
-  explicit Coordinator(std::unique_ptr<Impl> impl);
-  std::unique_ptr<Impl> impl_;
+  virtual void close() = 0;
 };
 
 }  // namespace ddprun::membership

@@ -38,16 +38,15 @@ MemberId draw_id() {
   return MemberId((std::uint64_t{kernel()} << 32U | kernel()) | 1U);
 }
 
-}  // namespace
-
-class Member::Impl {
+class TcpMember final : public Member {
  public:
-  Impl(boost::asio::io_context& io, MemberOptions options, Listener& listener)
+  TcpMember(boost::asio::io_context& io, MemberOptions options, Listener& listener)
       : io_(io), options_(std::move(options)), listener_(&listener), timer_(io), core_timer_(io) {}
+  ~TcpMember() override { close(); }
 
   void start() { seek(Deadline::after(now(), options_.join_timeout)); }
 
-  void close() {
+  void close() override {
     pump_lines(std::numeric_limits<std::size_t>::max());
     give_lines_back();
     listener_ = nullptr;
@@ -60,50 +59,50 @@ class Member::Impl {
     channel_->close();
   }
 
-  bool await_farewell(std::function<void()> on_over) {
+  bool await_farewell(std::function<void()> on_over) override {
     if (!farewell_ || !farewell_->is_open()) return false;
     farewell_->set_on_farewell_over(farewell_gate_.pass(std::move(on_over)));
     return true;
   }
-  void cut_farewell() {
+  void cut_farewell() override {
     if (farewell_) farewell_->close();
   }
-  [[nodiscard]] std::size_t untaken_bytes() {
+  [[nodiscard]] std::size_t untaken_bytes() override {
     if (farewell_) funnel_.arrived(farewell_->taken_bytes());
     return funnel_.bytes_lost() + funnel_.bytes_under_way();
   }
 
-  void workers_failed(const NodeFailure& failure) {
+  void workers_failed(const NodeFailure& failure) override {
     if (core_) perform(core_->workers_failed(failure, now()));
   }
-  void workers_succeeded() {
+  void workers_succeeded() override {
     if (core_) perform(core_->workers_succeeded(now()));
   }
-  void workers_stopped() {
+  void workers_stopped() override {
     if (core_) perform(core_->workers_stopped(now()));
   }
-  void leave(int signal) {
+  void leave(int signal) override {
     leaving_signal_ = signal;
     if (core_ && is_joined_) return perform(core_->leave(signal, now()));
     if (core_ && core_->has_workers()) return;  // cut off: it ends when they are gone
     end_for_signal();
   }
-  void send_lines(bool is_stderr, std::string_view block) {
+  void send_lines(bool is_stderr, std::string_view block) override {
     funnel_.push(is_stderr, block);
     pump_lines(kLinesWindow);
   }
-  bool drain() {
+  bool drain() override {
     if (!is_joined_) return false;
     channel_->send(DrainRequest{});
     return true;
   }
-  Asked ask_to_look(std::uint64_t number, LookKind kind) {
+  Asked ask_to_look(std::uint64_t number, LookKind kind) override {
     if (!is_joined_) return Asked::kNobody;
     if (kind == LookKind::kNumbers && !coordinator_knows_numbers_) return Asked::kTooOldHere;
     channel_->send(LookRequest{.number = number, .kind = kind});
     return Asked::kAll;
   }
-  void answer_look(LookAnswer answer) {
+  void answer_look(LookAnswer answer) override {
     if (!is_joined_) return;
     // Over a slow line questions come faster than answers go: the next ones say nothing.
     if (look_bytes_ > kMostLookBytes) {
@@ -420,27 +419,12 @@ class Member::Impl {
   Gate farewell_gate_;
 };
 
-std::unique_ptr<Member> Member::open(boost::asio::io_context& io, MemberOptions options, Listener& listener) {
-  auto impl = std::make_unique<Impl>(io, std::move(options), listener);
-  impl->start();
-  return std::unique_ptr<Member>(new Member(std::move(impl)));
-}
+}  // namespace
 
-Member::Member(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
-Member::~Member() { close(); }
-void Member::workers_failed(const NodeFailure& failure) { impl_->workers_failed(failure); }
-void Member::workers_succeeded() { impl_->workers_succeeded(); }
-void Member::workers_stopped() { impl_->workers_stopped(); }
-void Member::leave(int signal) { impl_->leave(signal); }
-void Member::send_lines(bool is_stderr, std::string_view block) { impl_->send_lines(is_stderr, block); }
-bool Member::drain() { return impl_->drain(); }
-Asked Member::ask_to_look(std::uint64_t number, LookKind kind) { return impl_->ask_to_look(number, kind); }
-void Member::answer_look(LookAnswer answer) { impl_->answer_look(std::move(answer)); }
-void Member::close() { impl_->close(); }
-bool Member::await_farewell(std::function<void()> on_over) {
-  return impl_->await_farewell(std::move(on_over));
+std::unique_ptr<Member> Member::open(boost::asio::io_context& io, MemberOptions options, Listener& listener) {
+  auto member = std::make_unique<TcpMember>(io, std::move(options), listener);
+  member->start();
+  return member;
 }
-void Member::cut_farewell() { impl_->cut_farewell(); }
-std::size_t Member::untaken_bytes() const { return impl_->untaken_bytes(); }
 
 }  // namespace ddprun::membership

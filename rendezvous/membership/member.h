@@ -60,39 +60,27 @@ struct MemberOptions {
 ///
 /// Threads   none of its own, but for a NameLookup's where the host is a name.
 /// Lifetime  io_context and listener outlive it. The destructor calls `close()`.
-class Member final : public MemberWords {
+class Member : public MemberWords {
  public:
   static std::unique_ptr<Member> open(boost::asio::io_context& io, MemberOptions options, Listener& listener);
-  ~Member() override;
-  Member(const Member&) = delete;
-  Member& operator=(const Member&) = delete;
 
-  void workers_failed(const NodeFailure& failure) override;
-  void workers_succeeded() override;
-  void workers_stopped() override;
-  void leave(int signal) override;
   /// Asks the coordinator to drain the whole job. False: there is none now.
-  bool drain();
+  virtual bool drain() = 0;
   /// Asks all other nodes what they see of their ranks. First comes an answer without text of each that was asked, and
   /// one from nobody after those.
-  Asked ask_to_look(std::uint64_t number, LookKind kind);
+  virtual Asked ask_to_look(std::uint64_t number, LookKind kind) = 0;
   /// A part of this node's answer; all of it may wait, and is gone with the connection.
-  void answer_look(LookAnswer answer);
+  virtual void answer_look(LookAnswer answer) = 0;
   /// Workers' output for the coordinator's console. Never blocks; see LogFunnel.
-  void send_lines(bool is_stderr, std::string_view block);
+  virtual void send_lines(bool is_stderr, std::string_view block) = 0;
 
-  void close();
+  virtual void close() = 0;
   /// After `close()`: what is still on its way to the coordinator goes on, as Channel::close_after_sending()
   /// says. True: then `on_over` will be called, unless `cut_farewell` was.
-  bool await_farewell(std::function<void()> on_over);
-  void cut_farewell();
+  virtual bool await_farewell(std::function<void()> on_over) = 0;
+  virtual void cut_farewell() = 0;
   /// How much of workers' output the coordinator has not taken, over all connections.
-  [[nodiscard]] std::size_t untaken_bytes() const;
-
- private:
-  class Impl;
-  explicit Member(std::unique_ptr<Impl> impl);
-  std::unique_ptr<Impl> impl_;
+  [[nodiscard]] virtual std::size_t untaken_bytes() = 0;
 };
 
 }  // namespace ddprun::membership

@@ -68,12 +68,10 @@ bool is_out_of_resources(int error) {
   return error == EMFILE || error == ENFILE || error == ENOMEM || error == ENOBUFS || error == ENOSPC;
 }
 
-}  // namespace
-
-class StoreServer::Impl final : public SessionHost, private Poller::Handler {
+class TcpStoreServer final : public StoreServer, public SessionHost, private Poller::Handler {
  public:
-  Impl(boost::asio::io_context& io, Listener listener, std::unique_ptr<Poller> poller,
-       const StoreServerOptions& options, Logger& logger)
+  TcpStoreServer(boost::asio::io_context& io, Listener listener, std::unique_ptr<Poller> poller,
+                 const StoreServerOptions& options, Logger& logger)
       : io_(io),
         listener_(std::move(listener)),
         poller_(std::move(poller)),
@@ -87,11 +85,7 @@ class StoreServer::Impl final : public SessionHost, private Poller::Handler {
         scratch_(kScratchBytes) {
     begin_generation();
   }
-
-  // The descriptor belongs to the poller, asio only waits for it.
-  ~Impl() {
-    if (readiness_.is_open()) readiness_.release();
-  }
+  ~TcpStoreServer() override { close(); }
 
   Result<void> start() {
     if (!poller_->add(listener_.fd.get(), EPOLLIN, *this))
@@ -100,21 +94,21 @@ class StoreServer::Impl final : public SessionHost, private Poller::Handler {
     return ok();
   }
 
-  [[nodiscard]] Port port() const { return listener_.port; }
-  [[nodiscard]] std::size_t connection_count() const { return sessions_.size(); }
+  [[nodiscard]] Port port() const override { return listener_.port; }
+  [[nodiscard]] std::size_t connection_count() const override { return sessions_.size(); }
   // Who has connected before this moment belongs to the generation that ends, accepted or not.
-  void begin_generation() {
+  void begin_generation() override {
     if (core_) accept_waiting(kLongestQueue);
     core_ = std::make_shared<StoreCore>(options_.limits);
   }
-  void set_peer_handler(std::string greeting, PeerHandler handler) {
+  void set_peer_handler(std::string greeting, PeerHandler handler) override {
     peer_greeting_ = std::move(greeting);
     peer_handler_ = std::move(handler);
   }
-  void set_make_room(std::function<bool()> make_room) { make_room_ = std::move(make_room); }
-  void set_address_filter(AddressFilter filter) { address_filter_ = std::move(filter); }
+  void set_make_room(std::function<bool()> make_room) override { make_room_ = std::move(make_room); }
+  void set_address_filter(AddressFilter filter) override { address_filter_ = std::move(filter); }
 
-  void close() {
+  void close() override {
     if (!gate_.is_open()) return;
     gate_.close();
     poller_->remove(listener_.fd.get(), *this);
@@ -122,7 +116,7 @@ class StoreServer::Impl final : public SessionHost, private Poller::Handler {
     handshake_timer_.close();
     accept_pause_.close();
     while (!sessions_.empty()) sessions_.begin()->second->close("");
-    readiness_.release();  // ends the wait; the poller closes the descriptor
+    readiness_.release();  // ends the wait; the descriptor is the poller's
     if (!is_working_) forget_closed();
   }
 
@@ -288,6 +282,8 @@ class StoreServer::Impl final : public SessionHost, private Poller::Handler {
   Gate gate_;
 };
 
+}  // namespace
+
 Result<std::unique_ptr<StoreServer>> StoreServer::open(boost::asio::io_context& io,
                                                        const StoreServerOptions& options, Logger& logger) {
   Result<Listener> listener =
@@ -295,25 +291,10 @@ Result<std::unique_ptr<StoreServer>> StoreServer::open(boost::asio::io_context& 
   if (!listener) return listener.error().with("store");
   Result<std::unique_ptr<Poller>> poller = Poller::open();
   if (!poller) return poller.error().with("store");
-  auto impl = std::make_shared<Impl>(io, std::move(*listener), std::move(*poller), options, logger);
-  const Result<void> started = impl->start();
-  if (!started) return started.error().with("store");
-  return std::unique_ptr<StoreServer>(new StoreServer(std::move(impl)));
+  auto server =
+      std::make_unique<TcpStoreServer>(io, std::move(*listener), std::move(*poller), options, logger);
+  if (const Result<void> started = server->start(); !started) return started.error().with("store");
+  return std::unique_ptr<StoreServer>(std::move(server));
 }
-
-StoreServer::StoreServer(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
-StoreServer::~StoreServer() { close(); }
-
-Port StoreServer::port() const { return impl_->port(); }
-void StoreServer::begin_generation() { impl_->begin_generation(); }
-void StoreServer::set_peer_handler(std::string greeting, PeerHandler handler) {
-  impl_->set_peer_handler(std::move(greeting), std::move(handler));
-}
-void StoreServer::set_make_room(std::function<bool()> make_room) {
-  impl_->set_make_room(std::move(make_room));
-}
-void StoreServer::set_address_filter(AddressFilter filter) { impl_->set_address_filter(std::move(filter)); }
-std::size_t StoreServer::connection_count() const { return impl_->connection_count(); }
-void StoreServer::close() { impl_->close(); }
 
 }  // namespace ddprun::store

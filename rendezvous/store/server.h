@@ -54,40 +54,33 @@ class StoreServer {
   ///          them); kUsage when `inherited_fd` is not a stream socket.
   static Result<std::unique_ptr<StoreServer>> open(boost::asio::io_context& io,
                                                    const StoreServerOptions& options, Logger& logger);
-  ~StoreServer();
-  StoreServer(const StoreServer&) = delete;
-  StoreServer& operator=(const StoreServer&) = delete;
+  virtual ~StoreServer() = default;
 
-  [[nodiscard]] Port port() const;
+  [[nodiscard]] virtual Port port() const = 0;
 
   /// Gives connections made from now on a fresh, empty key space. Connections that are open keep theirs;
   /// a key space is freed with its last connection.
-  void begin_generation();
+  virtual void begin_generation() = 0;
 
   /// A connection that begins with `greeting`, whose first byte is not a store client's, is handed over once
   /// that is whole, with the bytes that came after it. Until then it is the server's, and has
   /// `handshake_timeout` like every other. What begins otherwise is closed as garbage.
   using PeerHandler = std::function<void(boost::asio::ip::tcp::socket, std::string bytes_after)>;
-  void set_peer_handler(std::string greeting, PeerHandler handler);
+  virtual void set_peer_handler(std::string greeting, PeerHandler handler) = 0;
 
   /// Called when the process has no descriptor for another connection and no newcomer is left that could give
   /// way to it: closes one if it can, and says whether it has.
-  void set_make_room(std::function<bool()> make_room);
+  virtual void set_make_room(std::function<bool()> make_room) = 0;
 
   /// Decides which store clients are let in, by their address; without one (the default) all are.
   using AddressFilter = std::function<bool(const boost::asio::ip::address&)>;
-  void set_address_filter(AddressFilter filter);
+  virtual void set_address_filter(AddressFilter filter) = 0;
 
-  [[nodiscard]] std::size_t connection_count() const;
+  [[nodiscard]] virtual std::size_t connection_count() const = 0;
 
   /// Stops listening and closes every connection. Nothing of this server is pending on the io_context
   /// afterwards except handlers that do nothing. May be called twice.
-  void close();
-
- private:
-  class Impl;
-  explicit StoreServer(std::shared_ptr<Impl> impl);
-  std::shared_ptr<Impl> impl_;
+  virtual void close() = 0;
 };
 
 }  // namespace ddprun::store
