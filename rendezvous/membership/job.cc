@@ -42,7 +42,7 @@ Job::Job(JobSpec spec, Timing timing, TimePoint now, std::string coordinator)
       opened_at_(now),
       last_arrival_(now),
       last_event_(now),
-      restarts_({.max_restarts = spec_.max_restarts, .window = spec_.max_restarts_window}) {}
+      restarts_(spec_) {}
 
 // ---- events
 
@@ -451,7 +451,7 @@ void Job::end_by_failure_of_no_worker(Node& node, const NodeFailure& failure, Ti
   if (state_ == JobPhase::kEnded || node.is_leaving()) return;
   const JobEnd end{.exit_code = failure.exit_code,
                    .why = placed(failure.what, node),
-                   .restarts_used = restarts_.restart_count()};
+                   .restarts_used = restarts_.restarts_used()};
   if (!has_had_a_part(node)) {
     node.ends_with = end;
     return;

@@ -69,15 +69,18 @@ void Job::restart_for_nothing(const std::string& why) {
 }
 
 void Job::spend_restart_or_finish(JobEnd end, TimePoint now, JobActions& out) {
-  const RestartDecision decision = restarts_.decide(stopped_at_ - began_at_, now);
+  RestartDecision decision = restarts_.decide(stopped_at_ - began_at_, now);
   if (!decision.restart) {
     end.why = refusal_of(decision, end.why);
     return finish(std::move(end), now, out);
   }
-  restart_ = restart_of(decision, static_cast<int>(next_generation().value()) - 1,
-                        explain(end.why, end.root_cause ? end.root_cause->account.diagnosis : std::string()));
+  restart_ = std::move(decision.restart);
+  restart_->restart_count = static_cast<int>(next_generation().value()) - 1;
+  restart_->why = std::move(end.why);
+  if (end.root_cause && !end.root_cause->account.diagnosis.empty())
+    restart_->why += ": " + end.root_cause->account.diagnosis;
   restart_->root_cause = std::move(end.root_cause);
-  restarts_at_ = now + decision.delay;
+  restarts_at_ = now + restart_->delay;
   opened_at_ = restarts_at_;
   out.push_back(Note{fmt::format("{}: {}", decision.why, restart_->why)});
 }
@@ -104,7 +107,7 @@ void Job::gather(TimePoint now, JobActions& out) {
     case RoundVerdict::kGiveUp:
       return finish({.exit_code = exit_code::kTempFail,
                      .why = fmt::format("{}; {}", decision.why, describe(now)),
-                     .restarts_used = restarts_.restart_count()},
+                     .restarts_used = restarts_.restarts_used()},
                     now, out);
   }
 }
@@ -120,7 +123,7 @@ void Job::open_generation(const std::string& why, TimePoint now, JobActions& out
   const Seating seating = assign_ranks(candidates, spec_.max_nodes);
   std::vector<Seat> seats = make_seats(seating.by_rank, generation_);
   for (Seat& seat : seats) {
-    seat.restarts_used = restarts_.restart_count();
+    seat.restarts_used = restarts_.restarts_used();
     seat.coordinator = coordinator_;
   }
   for (std::size_t i = 0; i < seats.size(); ++i) nodes_.at(seating.by_rank[i].node.id).seat = seats[i];
@@ -149,7 +152,7 @@ void Job::check_growth(TimePoint now, JobActions& out) {
 }
 
 void Job::finish(JobEnd end, TimePoint now, JobActions& out) {
-  end.restarts_used = restarts_.restart_count();
+  end.restarts_used = restarts_.restarts_used();
   end_ = std::move(end);
   state_ = JobPhase::kEnded;
   for (auto& [id, node] : nodes_) expect_leave(node, now);

@@ -40,7 +40,7 @@ JobEnd Job::ended_by_leaving(const Node& node) const {
                               : "was told to stop by " + signal_name(node.leaving_signal);
   return {.exit_code = exit_code_of_leaving(node.leaving_signal),
           .why = fmt::format("{} {}", name_of(node), how),
-          .restarts_used = restarts_.restart_count()};
+          .restarts_used = restarts_.restarts_used()};
 }
 
 Order Job::order_for(const Node& node, TimePoint now) const {

@@ -8,62 +8,51 @@
 #include <utility>
 
 namespace ddprun::membership {
+namespace {
 
-std::string explain(const std::string& what, const std::string& diagnosis) {
-  return diagnosis.empty() ? what : fmt::format("{}: {}", what, diagnosis);
+// A generation that lived shorter than this may be a crash loop.
+constexpr Duration kCrashLoopLife = std::chrono::seconds(3);
+constexpr Duration kFirstBackoff = std::chrono::milliseconds(500);
+constexpr Duration kLongestBackoff = std::chrono::seconds(30);
+
+Duration backoff(int short_lives) {
+  if (short_lives < 2) return Duration::zero();
+  Duration delay = kFirstBackoff;
+  for (int life = 2; life < short_lives && delay < kLongestBackoff; ++life) delay *= 2;
+  return std::min(delay, kLongestBackoff);
 }
 
-Restart restart_of(const RestartDecision& granted, int restart_count, std::string why) {
-  return {.restart_count = restart_count,
-          .number = granted.number,
-          .allowed = granted.allowed,
-          .delay = granted.delay,
-          .why = std::move(why)};
-}
+}  // namespace
 
-// Who has asked for none is not told that there is none.
 std::string refusal_of(const RestartDecision& refused, const std::string& what) {
-  return refused.allowed == 0 ? what : fmt::format("{}; {}", what, refused.why);
+  return refused.why.empty() ? what : fmt::format("{}; {}", what, refused.why);
 }
 
-void RestartPolicy::continue_from(int restart_count, TimePoint now) {
-  for (; restart_count_ < restart_count; ++restart_count_) restarts_.push_back(now);
+void RestartPolicy::continue_from(int restarts_used, TimePoint now) {
+  for (; restarts_used_ < restarts_used; ++restarts_used_) restarts_.push_back(now);
 }
 
 RestartDecision RestartPolicy::decide(Duration life, TimePoint now) {
-  if (options_.max_restarts == 0) return {.why = "no restarts were asked for (--max-restarts)"};
-  if (options_.window) {
-    std::erase_if(restarts_, [&](TimePoint at) { return now - at >= *options_.window; });
+  if (max_restarts_ == 0) return {};
+  if (window_) {
+    std::erase_if(restarts_, [&](TimePoint at) { return now - at >= *window_; });
   }
   const auto used = static_cast<int>(restarts_.size());
-  if (used >= options_.max_restarts) {
-    const std::string within =
-        options_.window ? fmt::format(" within {}", format_duration(*options_.window)) : std::string();
-    return {
-        .why = fmt::format("the restart budget is spent: {} of {}{}", used, options_.max_restarts, within),
-        .allowed = options_.max_restarts};
+  if (used >= max_restarts_) {
+    const std::string within = window_ ? fmt::format(" within {}", format_duration(*window_)) : std::string();
+    return {.why = fmt::format("the restart budget is spent: {} of {}{}", used, max_restarts_, within)};
   }
-  short_lives_ = life < options_.crash_loop_life ? short_lives_ + 1 : 0;
+  short_lives_ = life < kCrashLoopLife ? short_lives_ + 1 : 0;
   restarts_.push_back(now);
-  ++restart_count_;
-  const Duration delay = backoff();
-  std::string why = fmt::format("restart {} of {}", used + 1, options_.max_restarts);
+  ++restarts_used_;
+  const Duration delay = backoff(short_lives_);
+  std::string why = fmt::format("restart {} of {}", used + 1, max_restarts_);
   if (delay > Duration::zero()) {
     why += fmt::format(", in {} because the last {} generations lived less than {} each",
-                       format_duration(delay), short_lives_, format_duration(options_.crash_loop_life));
+                       format_duration(delay), short_lives_, format_duration(kCrashLoopLife));
   }
-  return {.restart = true,
-          .delay = delay,
-          .why = std::move(why),
-          .number = used + 1,
-          .allowed = options_.max_restarts};
-}
-
-Duration RestartPolicy::backoff() const {
-  if (short_lives_ < 2) return Duration::zero();
-  Duration delay = options_.first_backoff;
-  for (int life = 2; life < short_lives_ && delay < options_.longest_backoff; ++life) delay *= 2;
-  return std::min(delay, options_.longest_backoff);
+  return {.restart = Restart{.number = used + 1, .allowed = max_restarts_, .delay = delay},
+          .why = std::move(why)};
 }
 
 }  // namespace ddprun::membership

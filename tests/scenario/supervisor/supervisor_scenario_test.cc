@@ -127,9 +127,10 @@ class Story {
     options.grace = std::chrono::seconds(command.number("grace", 30));
     options.blame_window = std::chrono::seconds(command.number("blame", 3));
     options.no_restart_exit_codes = {93};
-    membership::RestartPolicyOptions restarts{.max_restarts = command.number("restarts", 0)};
-    if (const int window = command.number("window", 0)) restarts.window = std::chrono::seconds(window);
-    policy_.emplace(restarts);
+    membership::JobSpec spec{.max_restarts = command.number("restarts", 0)};
+    if (const int window = command.number("window", 0))
+      spec.max_restarts_window = std::chrono::seconds(window);
+    policy_.emplace(spec);
     failure_.reset();
     if (const int timeout = command.number("timeout", 0)) options.job_timeout = std::chrono::seconds(timeout);
     has_coordinator_ = command.text("coordinator") == "yes";
