@@ -221,7 +221,7 @@ Result<void> Agent::prepare() {
                                       .open_files = deps_.open_files});
   orphans_->set_on_reaped([this] { workers_->look_at_groups(); });
   if (!plan_.log_root.empty()) {
-    Result<void> made = make_directories(attempt_directory(plan_, 0));
+    Result<void> made = make_directories(attempt_directory(plan_, Generation(1)));
     if (!made)
       return Error(ErrorCode::kConfig, made.error().message() + "; choose another place with --log-dir");
   }
@@ -301,14 +301,13 @@ void Agent::act(const PublishFailure& action) {
 }
 
 void Agent::act(const SpawnWorkers& /*action*/) {
-  const std::string attempt = attempt_directory(plan_, round_.seat.restart_count);
+  const std::string attempt = attempt_directory(plan_, round_.seat.generation);
   std::vector<WorkerSpec> specs = deps_.worker_specs(plan_, round_);
   DDPRUN_CHECK(static_cast<int>(specs.size()) == plan_.local_world_size.value(),
                "one spec for each local rank");
   generation_ = {};
   outcome_.granted_restart.reset();
   generation_.generation = round_.seat.generation;
-  generation_.restart_count = round_.seat.restart_count;
   generation_.started_at = BootClock::now();
   generation_.log_dir = attempt;
   deps_.observer.round_begins(round_);

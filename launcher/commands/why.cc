@@ -61,7 +61,7 @@ Result<why::JobPicture> take_picture(const std::string& wanted) {
   why::JobPicture picture{.tag = job->tag,
                           .launcher = *launcher,
                           .command = job->command_line,
-                          .generation = state->restart_count + 1,
+                          .generation = state->restart_count,
                           .phase = state->phase,
                           .world_size = state->world_size,
                           .taken_ns = 0,

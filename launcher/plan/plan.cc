@@ -242,8 +242,10 @@ membership::Round expected_round(const Plan& plan) {
   return round;
 }
 
-std::string attempt_directory(const Plan& plan, int restart_count) {
-  return plan.log_root.empty() ? std::string() : fmt::format("{}/attempt_{}", plan.log_root, restart_count);
+std::string attempt_directory(const Plan& plan, Generation generation) {
+  return plan.log_root.empty()
+             ? std::string()
+             : fmt::format("{}/attempt_{}", plan.log_root, membership::restart_count(generation));
 }
 
 }  // namespace ddprun::launcher

@@ -83,8 +83,8 @@ membership::Round single_node_round(const Plan& plan, Port port);
 /// here; else as node 0 of the most nodes. For one node, single_node_round.
 membership::Round expected_round(const Plan& plan);
 
-/// <log_root>/attempt_<restart_count>; empty when there are no log files.
-std::string attempt_directory(const Plan& plan, int restart_count);
+/// <log_root>/attempt_<restart count>; empty when there are no log files.
+std::string attempt_directory(const Plan& plan, Generation generation);
 
 /// --dry-run's text: argv, environment (what differs from ours), CPUs and devices of each worker.
 std::string describe(const Plan& plan, const std::vector<WorkerSpec>& workers);

@@ -113,7 +113,7 @@ WorkerEnv contract_of(const WorkerSpec& worker, const Plan& plan, const membersh
   env.role_name = plan.options.role;
   env.master_addr = round.master_addr;
   env.master_port = round.master_port;
-  env.restart_count = round.seat.restart_count;
+  env.restart_count = membership::restart_count(round.seat.generation);
   env.max_restarts = plan.options.max_restarts;
   env.run_id = plan.run_id;
   env.error_file = worker.error_file;
@@ -153,7 +153,7 @@ std::vector<std::string> environment_of(const WorkerSpec& worker, const Plan& pl
   if (!plan.options.backend.empty()) environment.set(env_name::kBackend, plan.options.backend);
   // What is written to a temporary one would outlast the job, and nobody has asked for it.
   if (!plan.log_root.empty() && !plan.log_root_is_temporary)
-    environment.set(env_name::kLogDir, attempt_directory(plan, round.seat.restart_count));
+    environment.set(env_name::kLogDir, attempt_directory(plan, round.seat.generation));
   return std::move(environment).take();
 }
 
@@ -187,7 +187,7 @@ bool gets_stdin(const WorkerSpec& worker, const Plan& plan) {
 
 std::vector<WorkerSpec> worker_specs(const Plan& plan, const membership::Round& round) {
   std::vector<WorkerSpec> workers;
-  const std::string attempt = attempt_directory(plan, round.seat.restart_count);
+  const std::string attempt = attempt_directory(plan, round.seat.generation);
   for (int local_rank = 0; local_rank < plan.local_world_size.value(); ++local_rank) {
     WorkerSpec worker;
     worker.local_rank = LocalRank(local_rank);

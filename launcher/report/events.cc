@@ -20,7 +20,8 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 Json round_fields(const membership::Round& round) {
-  return {{"generation", shown_number(round.seat.generation)}, {"restart_count", round.seat.restart_count}};
+  const int number = membership::restart_count(round.seat.generation);
+  return {{"generation", number}, {"restart_count", number}};
 }
 
 Json worker_fields(const membership::Round& round, const WorkerOutcome& worker) {
@@ -96,8 +97,8 @@ void EventLog::stopping(const membership::Round& round, StopReason reason, const
 void EventLog::generation_ended(const GenerationOutcome& outcome) {
   const bool has_cause = outcome.root_cause.has_value();
   write("generation_ended",
-        {{"generation", shown_number(outcome.generation)},
-         {"restart_count", outcome.restart_count},
+        {{"generation", membership::restart_count(outcome.generation)},
+         {"restart_count", membership::restart_count(outcome.generation)},
          {"reason", to_string(outcome.reason)},
          {"why", outcome.why},
          {"root_cause_rank", has_cause ? Json(outcome.workers[*outcome.root_cause].rank.value()) : Json()},

@@ -94,10 +94,10 @@ void JobStatePublisher::waiting(const std::string& text) {
 void JobStatePublisher::round_begins(const membership::Round& round) {
   state_.awaits.clear();
   state_.world_size = round.seat.world_size.value();
-  state_.restart_count = round.seat.restart_count;
+  state_.restart_count = membership::restart_count(round.seat.generation);
   state_.restarts_used = round.seat.restarts_used;
   state_.base_rank = round.seat.base_rank.value();
-  state_.log_dir = attempt_directory(plan_, round.seat.restart_count);
+  state_.log_dir = attempt_directory(plan_, round.seat.generation);
   publish("running");
 }
 

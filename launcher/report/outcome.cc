@@ -74,7 +74,7 @@ void note_restart(JobOutcome& outcome, const membership::Restart& restart) {
   outcome.granted_restart.emplace().why = restart.why;
   if (restart.number > 0) ++outcome.restarts_used;  // changes of membership cost nothing
   GenerationOutcome* const last = outcome.generations.empty() ? nullptr : &outcome.generations.back();
-  if (last == nullptr || last->restart_count + 1 != restart.restart_count) {
+  if (last == nullptr || membership::restart_count(last->generation) + 1 != restart.restart_count) {
     outcome.granted_restart->cause = restart.root_cause;
     return;
   }

@@ -70,9 +70,6 @@ struct WorkerOutcome : membership::WorkerEnd {
 
 inline constexpr std::size_t kStderrTailBytes = 8192;
 
-/// The number of a generation in events and reports, where the first is 0.
-inline int shown_number(Generation generation) { return static_cast<int>(generation.value()) - 1; }
-
 /// Why a generation, and with the last one the job, came to its end.
 enum class StopReason {
   kSucceeded,         ///< every worker exited with 0
@@ -89,7 +86,6 @@ std::string_view to_string(StopReason reason);
 /// One generation on this node.
 struct GenerationOutcome {
   Generation generation{1};
-  int restart_count = 0;
   StopReason reason = StopReason::kSucceeded;
   std::string why;  ///< one sentence: "rank 2 (pid 4711) was killed by SIGKILL after 3.2 s"
   std::optional<std::size_t> root_cause;  ///< index into `workers`
@@ -99,7 +95,7 @@ struct GenerationOutcome {
   std::string restart_why;  ///< of the restart that was to follow: "node 1 (b) was lost: …"; empty: none was
   TimePoint started_at{};
   TimePoint ended_at{};
-  std::string log_dir;                 ///< <log_root>/attempt_<restart_count>
+  std::string log_dir;                 ///< <log_root>/attempt_<restart count>
   std::vector<WorkerOutcome> workers;  ///< by local rank
   std::vector<std::string> leftovers;  ///< "pid 4712 (python3)": processes the workers left behind, now ended
   std::vector<std::string> survivors;  ///< those that have not: "pid 4712 (dd), in state D (disk sleep)"

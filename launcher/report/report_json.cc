@@ -50,8 +50,8 @@ Json root_cause_rank(const GenerationOutcome& generation) {
 Json generation_json(const GenerationOutcome& generation) {
   Json workers = Json::array();
   for (const WorkerOutcome& worker : generation.workers) workers.push_back(worker_json(worker));
-  return {{"generation", shown_number(generation.generation)},
-          {"restart_count", generation.restart_count},
+  return {{"generation", membership::restart_count(generation.generation)},
+          {"restart_count", membership::restart_count(generation.generation)},
           {"reason", to_string(generation.reason)},
           {"why", generation.why},
           {"duration_ns", (generation.ended_at - generation.started_at).count()},

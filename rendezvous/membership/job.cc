@@ -499,7 +499,7 @@ void Job::begin_stop(const std::string& why, TimePoint now, JobActions& out) {
   opened_at_ = now;
   stopped_at_ = now;
   for (auto& [id, node] : nodes_) node.is_heard_in_stop = false;
-  out.push_back(Note{fmt::format("generation {} is stopped: {}", generation_, why)});
+  out.push_back(Note{fmt::format("generation {} is stopped: {}", restart_count(generation_), why)});
   cause_.stop_for(why);
   send_to_all(now, out);
 }

@@ -65,7 +65,7 @@ Generation Job::next_generation() const {
 }
 
 void Job::restart_for_nothing(const std::string& why) {
-  restart_ = Restart{.restart_count = static_cast<int>(next_generation().value()) - 1, .why = why};
+  restart_ = Restart{.restart_count = restart_count(next_generation()), .why = why};
 }
 
 void Job::spend_restart_or_finish(JobEnd end, TimePoint now, JobActions& out) {
@@ -75,7 +75,7 @@ void Job::spend_restart_or_finish(JobEnd end, TimePoint now, JobActions& out) {
     return finish(std::move(end), now, out);
   }
   restart_ = std::move(decision.restart);
-  restart_->restart_count = static_cast<int>(next_generation().value()) - 1;
+  restart_->restart_count = restart_count(next_generation());
   restart_->why = std::move(end.why);
   if (end.root_cause && !end.root_cause->account.diagnosis.empty())
     restart_->why += ": " + end.root_cause->account.diagnosis;
@@ -130,7 +130,7 @@ void Job::open_generation(const std::string& why, TimePoint now, JobActions& out
   state_ = JobPhase::kRunning;
   losses_.begin_generation();
   successes_.begin(generation_, static_cast<int>(seats.size()), coordinator_);
-  out.push_back(Note{fmt::format("generation {} begins: {}; {} worker{}", generation_, why,
+  out.push_back(Note{fmt::format("generation {} begins: {}; {} worker{}", restart_count(generation_), why,
                                  seats[0].world_size, seats[0].world_size.value() == 1 ? "" : "s")});
   out.push_back(BeginGeneration{generation_});
   send_to_all(now, out);

@@ -101,8 +101,9 @@ void MemberCore::obey_run(const Order& order, TimePoint now, MemberActions& out)
   if (status_.leaving_signal != 0 || end_of_job_) return send(now, out);
   status_.phase = Phase::kRunning;
   Round round{.seat = seat_, .valid_until = lease_until_};
-  if (shown_restart_ == seat_.restart_count && order.restart) round.restart_cause = order.restart->why;
-  shown_restart_ = seat_.restart_count;
+  const int count = restart_count(seat_.generation);
+  if (shown_restart_ == count && order.restart) round.restart_cause = order.restart->why;
+  shown_restart_ = count;
   out.push_back(RoundBegins{std::move(round)});
   send(now, out);
 }

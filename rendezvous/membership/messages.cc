@@ -121,7 +121,8 @@ static void describe_root_cause(Fields& fields, Optional& root_cause) {
 /// Its generation is that of the order.
 template <class Fields>
 static void describe(Fields& fields, Described<Fields, Seat>& seat) {
-  fields.number("restart_count", seat.restart_count);
+  auto said = restart_count(seat.generation);  // which says it as well
+  fields.number("restart_count", said);
   fields.number("restarts", seat.restarts_used);
   fields.number("node_rank", seat.node_rank, 0, kMaxNodes);
   fields.number("nodes", seat.nodes, 1, kMaxNodes);

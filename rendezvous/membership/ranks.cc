@@ -93,7 +93,6 @@ std::vector<Seat> make_seats(std::span<const Candidate> by_rank, Generation gene
   for (const Candidate& candidate : by_rank) {
     int& role_world = role_worlds[candidate.node.role];
     seats.push_back(Seat{.generation = generation,
-                         .restart_count = static_cast<int>(generation.value()) - 1,
                          .node_rank = NodeRank(static_cast<int>(seats.size())),
                          .nodes = static_cast<int>(by_rank.size()),
                          .base_rank = Rank(world),

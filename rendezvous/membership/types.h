@@ -55,11 +55,14 @@ struct NodeFacts {
   std::optional<Success> succeeded;  ///< in the last generation in which it had workers
 };
 
+/// How often the job had been restarted, for whatever reason, when a generation began: TORCHELASTIC_RESTART_COUNT, and
+/// the number by which people know it. A Generation counts from 1, because 0 is none; people count from 0.
+constexpr int restart_count(Generation generation) { return static_cast<int>(generation.value()) - 1; }
+
 /// One node's place in a generation.
 struct Seat {
-  Generation generation{1};  ///< counted from 1; 0 is none
-  int restart_count = 0;     ///< restarts of any kind; the same on every node
-  int restarts_used = 0;     ///< of the budget
+  Generation generation{1};
+  int restarts_used = 0;  ///< of the budget
   NodeRank node_rank;
   int nodes = 1;
   Rank base_rank;
@@ -137,7 +140,7 @@ struct NodeFailure {
 
 /// A generation that follows another, for people.
 struct Restart {
-  int restart_count = 0;  ///< of the generation that begins
+  int restart_count = 0;  ///< restart_count() of the generation that begins
   int number = 0;         ///< the …th of `allowed` restarts; 0: it costs none, as where nodes come or go
   int allowed = 0;
   Duration delay{};  ///< from now on, because generations keep dying young

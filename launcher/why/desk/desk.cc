@@ -55,7 +55,7 @@ void look_and_tell(pid_t launcher, std::size_t most_bytes, const QuietSince& qui
   JobPicture picture{.tag = state->tag,
                      .launcher = launcher,
                      .command = {},
-                     .generation = state->restart_count + 1,
+                     .generation = state->restart_count,
                      .phase = state->phase,
                      .world_size = state->world_size,
                      .taken_ns = 0,

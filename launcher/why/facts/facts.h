@@ -208,7 +208,7 @@ struct JobPicture {
   int launcher = 0;
   bool is_launcher_stopped = false;  ///< by a signal, so that it notices nothing
   std::string command;
-  int generation = 1;    ///< counts from 1, as membership::Generation does: restarts + 1
+  int generation = 0;    ///< membership::restart_count() of it
   std::string phase;     ///< of PublishedJob
   std::string awaits{};  ///< the same
   int world_size = 0;

@@ -36,7 +36,7 @@ void HangWatch::round_begins(const membership::Round& round) {
   picture_ = JobPicture{.tag = parts_.plan.job_tag,
                         .launcher = ::getpid(),
                         .command = fmt::format("ddprun {}", parts_.plan.options.entrypoint),
-                        .generation = round.seat.restart_count + 1,
+                        .generation = membership::restart_count(round.seat.generation),
                         .phase = "running",
                         .world_size = round.seat.world_size.value(),
                         .taken_ns = 0,

@@ -12,7 +12,7 @@ bool has_ranks(std::string_view phase) { return phase == "running" || phase == "
 void settle(JobPicture& picture, const std::optional<PublishedJob>& now) {
   picture.phase = now ? now->phase : "ending";
   picture.awaits = now ? now->awaits : std::string();
-  if (now && now->restart_count + 1 != picture.generation) picture.phase = "restarting";
+  if (now && now->restart_count != picture.generation) picture.phase = "restarting";
   for (RankFacts& rank : picture.ranks) {
     const auto index = static_cast<std::size_t>(rank.local_rank);
     const bool is_reaped = now && index < now->workers.size() && now->workers[index] == 0;

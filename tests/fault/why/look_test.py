@@ -196,7 +196,7 @@ class Looks(unittest.TestCase):
         job = self.start(READS, "--hang-report", "2s", command=("./run.sh",))
         self.line_of(self.ready)
         self.assertTrue(select.select([job.stdout], [], [], BOUND_S)[0], "nothing was said")
-        self.assertIn("2 ranks, generation 1: stuck", job.stdout.readline())
+        self.assertIn("2 ranks, generation 0: stuck", job.stdout.readline())
         self.assertIn("rank 1 is late", job.stdout.readline())
 
     def test_of_a_worker_with_torch_whose_child_trains_the_child_is_looked_at(self):
@@ -218,7 +218,7 @@ class Looks(unittest.TestCase):
         job = self.start(RUNS_A_CHILD, "--hang-report", "2s")
         self.line_of(self.ready)
         self.assertTrue(select.select([job.stdout], [], [], BOUND_S)[0], "nothing was said")
-        self.assertIn("2 ranks, generation 1: stuck", job.stdout.readline())
+        self.assertIn("2 ranks, generation 0: stuck", job.stdout.readline())
         self.assertIn("rank 1 is late", job.stdout.readline())
 
     def test_of_several_children_that_train_the_oldest_is_looked_at_and_nobody_is_accused(self):

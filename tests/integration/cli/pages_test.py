@@ -77,7 +77,7 @@ class Pages(Case):
         done = self.type(ASK, before=PID_NAMESPACE, WHY=why, WATCH=watch, DRAIN=drain)
         self.assertEqual(re.sub("^watch: .*", "watch: …", done.stdout, flags=re.MULTILINE),
                          "why 0\nwatch: …\ndrain 0\njob 75\nwatch 0\n", done.stderr)
-        self.assertRegex((self.folder / "why.txt").read_text(), r"^job ddprun --nproc-per-node 2 .*, 2 ranks, generation 1: ")
+        self.assertRegex((self.folder / "why.txt").read_text(), r"^job ddprun --nproc-per-node 2 .*, 2 ranks, generation 0: ")
 
 
 if __name__ == "__main__":

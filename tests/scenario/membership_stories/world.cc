@@ -137,7 +137,7 @@ void World::act(Agent& agent, const SendStatus& send) {
 void World::act(Agent& agent, const RoundBegins& start) {
   const Seat& seat = start.round.seat;
   say(fmt::format("{} starts its workers: generation {}, node rank {} of {}, ranks {}-{} of {}", agent.name,
-                  seat.generation, seat.node_rank, seat.nodes, seat.base_rank,
+                  restart_count(seat.generation), seat.node_rank, seat.nodes, seat.base_rank,
                   seat.base_rank.value() + agent.facts.local_world_size.value() - 1, seat.world_size));
 }
 

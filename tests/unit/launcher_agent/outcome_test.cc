@@ -20,11 +20,9 @@ WorkerOutcome worker(int rank, ExitStatus status, EndKind end_kind = EndKind::kC
 }
 
 /// One generation, of which the worker of rank 2 seemed to be the root cause here.
-JobOutcome after_a_symptom(int restart_count = 3) {
-  GenerationOutcome generation{.generation = Generation(static_cast<std::uint32_t>(restart_count)),
-                               .restart_count = restart_count,
-                               .reason = StopReason::kWorkerFailed,
-                               .root_cause = 0};
+JobOutcome after_a_symptom() {
+  GenerationOutcome generation{
+      .generation = Generation(3), .reason = StopReason::kWorkerFailed, .root_cause = 0};
   generation.workers = {worker(2, ExitStatus::exited(1), EndKind::kRootCause),
                         worker(3, ExitStatus::exited(0), EndKind::kSucceeded)};
   JobOutcome outcome;
@@ -51,7 +49,7 @@ membership::Restart restart(int restart_count, std::optional<membership::NodeFai
 
 TEST_CASE("a restart for a lost node is kept with its generation, of which no worker is the root cause") {
   JobOutcome outcome = after_a_symptom();
-  note_restart(outcome, restart(4));
+  note_restart(outcome, restart(3));
   const GenerationOutcome& last = outcome.generations.back();
   CHECK(last.restart_why == "node 1 was lost");
   CHECK_FALSE(last.root_cause);
@@ -65,7 +63,7 @@ TEST_CASE("a restart for a lost node is kept with its generation, of which no wo
 
 TEST_CASE("what a generation failed of in which this node had no part is not said of an older one") {
   JobOutcome outcome = after_a_symptom();
-  note_restart(outcome, restart(5, cause(7, 4)));
+  note_restart(outcome, restart(4, cause(7, 4)));
   const GenerationOutcome& last = outcome.generations.back();
   CHECK(last.root_cause == 0U);
   CHECK_FALSE(last.told_cause);
@@ -75,7 +73,7 @@ TEST_CASE("what a generation failed of in which this node had no part is not sai
 
 TEST_CASE("the end of a generation in which this node had no part is no restart any more") {
   JobOutcome outcome = after_a_symptom();
-  note_restart(outcome, restart(4));
+  note_restart(outcome, restart(3));
   outcome.told_cause = cause(7, 4);
   note_bad_end(outcome);
   CHECK_FALSE(outcome.granted_restart);

@@ -148,7 +148,7 @@ TEST_CASE("logs go below the log directory, under the job's id and something ran
   const Plan named = plan(options, machine(1, 0)).value();
   CHECK(named.log_root == "/tmp/logs/a_b_abcdefgh");
   CHECK_FALSE(named.log_root_is_temporary);
-  CHECK(attempt_directory(named, 2) == "/tmp/logs/a_b_abcdefgh/attempt_2");
+  CHECK(attempt_directory(named, Generation(3)) == "/tmp/logs/a_b_abcdefgh/attempt_2");
 
   const Plan temporary = plan(job(), machine(1, 0)).value();
   CHECK(temporary.log_root == "/tmp/ddprun_none_abcdefgh");

@@ -249,7 +249,7 @@ TEST_CASE("ranks and role ranks start at the bases of the round") {
   round.seat.base_role_rank = Rank(4);
   round.seat.world_size = WorldSize(12);
   round.seat.role_world_size = WorldSize(6);
-  round.seat.restart_count = 2;
+  round.seat.generation = Generation(3);
   const WorkerSpec worker = worker_specs(plan, round)[1];
   CHECK(worker.rank == Rank(11));
   CHECK(value(worker, "RANK") == "11");

@@ -95,7 +95,7 @@ TEST_CASE("what a launcher publishes is read through its descriptors, also when 
   plan.log_root = "/a/long/path/that/is/left/out/later";
   JobStatePublisher publisher(plan);
   CHECK(parse_job_state(read_job_state(getpid())).value().phase == "starting");
-  publisher.round_begins(membership::Round{.seat = {.restart_count = 1}});
+  publisher.round_begins(membership::Round{.seat = {.generation = Generation(2)}});
   CHECK(parse_job_state(read_job_state(getpid())).value().log_dir == plan.log_root + "/attempt_1");
   WorkerOutcome worker;
   worker.local_rank = LocalRank(1);
@@ -105,7 +105,7 @@ TEST_CASE("what a launcher publishes is read through its descriptors, also when 
   publisher.worker_exited({}, worker);
   CHECK(parse_job_state(read_job_state(getpid())).value().workers == std::vector<pid_t>{0, 0});
   plan.log_root.clear();
-  publisher.round_begins(membership::Round{.seat = {.restart_count = 2}});
+  publisher.round_begins(membership::Round{.seat = {.generation = Generation(3)}});
   CHECK(parse_job_state(read_job_state(getpid())).value().log_dir.empty());
   publisher.restarting({.restart_count = 3});
   CHECK(parse_job_state(read_job_state(getpid())).value().phase == "restarting");

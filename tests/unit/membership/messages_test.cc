@@ -64,7 +64,6 @@ TEST_CASE("an order arrives as it was sent, with seat, end and restart") {
                     .generation = Generation(3),
                     .text = "why",
                     .seat = Seat{.generation = Generation(3),
-                                 .restart_count = 2,
                                  .restarts_used = 1,
                                  .node_rank = NodeRank(1),
                                  .nodes = 2,

@@ -70,7 +70,7 @@ TEST_CASE("ranks are contiguous per node in node-rank order, role ranks per role
   CHECK(seats[2].base_role_rank == Rank(2));
   CHECK(seats[1].base_role_rank == Rank(0));
   CHECK(seats[1].role_world_size == WorldSize(3));
-  CHECK(seats[0].restart_count == 3);
+  CHECK(restart_count(seats[0].generation) == 3);
 }
 
 }  // namespace ddprun::membership

@@ -55,7 +55,6 @@ std::vector<Message> one_of_each() {
       .restart_count = 2, .number = 1, .allowed = 3, .delay = 500ms, .why = "y", .root_cause = failure};
   const JobEnd end{.exit_code = 7, .why = "y", .root_cause = exited, .restarts_used = 2};
   const Seat seat{.generation = Generation(3),
-                  .restart_count = 2,
                   .restarts_used = 1,
                   .node_rank = NodeRank(1),
                   .nodes = 2,
