@@ -97,10 +97,10 @@ int run(const std::vector<std::string>& args, const std::optional<std::string>& 
   if (!line) return refuse(line.error());
   return std::visit(
       [&]<class Command>(Command& command) {
+        if constexpr (requires { command.secret; }) command.secret.text = secret;
         if constexpr (std::is_same_v<Command, Options>) {
-          return run_job(command, secret, *make_stderr_logger("ddprun", log_level(command)));
+          return run_job(command, *make_stderr_logger("ddprun", log_level(command)));
         } else {
-          if constexpr (requires { command.secret; }) command.secret.text = secret;
           return carry_out(command);
         }
       },

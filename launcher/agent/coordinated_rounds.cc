@@ -1,6 +1,5 @@
 #include "launcher/agent/coordinated_rounds.h"
 
-#include "launcher/agent/job_settings.h"
 #include "launcher/agent/node_translation.h"
 #include "rendezvous/base/endpoint.h"
 #include "rendezvous/membership/auth.h"
@@ -19,12 +18,12 @@ constexpr Duration kFarewell = std::chrono::seconds(5);
 
 Result<membership::RendezvousOptions> rendezvous_options(const Plan& plan) {
   const Options& options = plan.options;
-  Result<std::string> secret = membership::load_secret({options.rdzv_secret_file, plan.host.job_secret});
+  Result<std::string> secret = membership::load_secret(options.secret);
   if (!secret) return secret.error();
   membership::RendezvousOptions result;
   result.place = plan.meeting.coordinator;
   result.at = plan.meeting;
-  result.spec = job_spec(plan);
+  result.spec = options;
   result.timing = options.rdzv_conf.timing;
   result.node = {.host = options.local_addr.empty() ? plan.host.hostname : options.local_addr,
                  .address = {},

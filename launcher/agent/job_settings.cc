@@ -37,14 +37,6 @@ SupervisorOptions supervisor_options(const Plan& plan) {
   return options;
 }
 
-membership::JobSpec job_spec(const Plan& plan) {
-  return {.run_id = plan.run_id,
-          .min_nodes = plan.options.min_nodes,
-          .max_nodes = plan.options.max_nodes,
-          .max_restarts = plan.options.max_restarts,
-          .max_restarts_window = plan.options.max_restarts_window};
-}
-
 OutputOptions output_options(const Plan& plan) {
   return {.stdout_filters = plan.options.duplicate_stdout_filters,
           .stderr_filters = plan.options.duplicate_stderr_filters,

@@ -12,7 +12,6 @@ namespace ddprun::launcher {
 
 /// What a plan means for each part of the agent. Pure.
 SupervisorOptions supervisor_options(const Plan& plan);
-membership::JobSpec job_spec(const Plan& plan);
 OutputOptions output_options(const Plan& plan);
 
 /// What this node's workers, of which `alive` have theirs, and the launcher may still need of the process's

@@ -1,6 +1,5 @@
 #include "launcher/agent/local_rounds.h"
 
-#include "launcher/agent/job_settings.h"
 #include "launcher/agent/node_translation.h"
 #include "rendezvous/membership/auth.h"
 #include "rendezvous/membership/own_addresses.h"
@@ -24,8 +23,7 @@ TimePoint now() { return BootClock::now(); }
 
 Result<std::unique_ptr<RoundSource>> LocalRounds::open(boost::asio::io_context& io, const Plan& plan,
                                                        membership::Listener& listener, Logger& logger) {
-  const Result<std::string> secret =
-      membership::load_secret({plan.options.rdzv_secret_file, plan.host.job_secret});
+  const Result<std::string> secret = membership::load_secret(plan.options.secret);
   if (!secret) return secret.error();
   store::StoreServerOptions options;
   options.at = plan.meeting;
@@ -37,7 +35,7 @@ Result<std::unique_ptr<RoundSource>> LocalRounds::open(boost::asio::io_context& 
       return address.is_loopback() || membership::is_this_machine({address.to_string()});
     });
   } else if (membership::is_reached_by_others(options.at)) {
-    logger.warn("{}", membership::no_secret_at((*store)->port(), plan.run_id));
+    logger.warn("{}", membership::no_secret_at((*store)->port(), plan.options.run_id));
   }
   return std::unique_ptr<RoundSource>(new LocalRounds(io, plan, listener, logger, std::move(*store)));
 }
@@ -48,7 +46,7 @@ LocalRounds::LocalRounds(boost::asio::io_context& io, const Plan& plan, membersh
       listener_(listener),
       logger_(logger),
       store_(std::move(store)),
-      job_(job_spec(plan), kNobodyIsSilent, now(), {}),
+      job_(plan.options, kNobodyIsSilent, now(), {}),
       member_(kNobodyIsSilent, now()),
       wake_(io) {}
 

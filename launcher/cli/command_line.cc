@@ -93,10 +93,10 @@ Result<void> apply_scheduler(Options& options, const EnvLookup& env, const std::
   }
   if (!says("nnodes")) options.min_nodes = options.max_nodes = found.nodes;
   // In an elastic job ranks follow who is there.
-  if (options.min_nodes == options.max_nodes) options.node_rank = found.node_rank;
+  if (!options.is_elastic()) options.node_rank = found.node_rank;
   if (!says("master-addr")) options.master_addr = found.first_host;
   if (!says("master-port")) options.master_port = found.port.value();
-  if (options.rdzv_id == Options{}.rdzv_id) options.rdzv_id = found.run_id;
+  if (options.run_id == Options{}.run_id) options.run_id = found.run_id;
   return ok();
 }
 

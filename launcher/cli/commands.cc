@@ -1,5 +1,6 @@
 #include "launcher/cli/commands.h"
 
+#include "launcher/cli/flag_setters.h"
 #include "launcher/cli/syntax.h"
 #include "launcher/cli/values.h"
 #include "rendezvous/config/job_commands.h"
@@ -175,13 +176,7 @@ void declare_coordinator(CLI::App& app, CommandLine& line) {
   add_flag(app, "bind", "[HOST:]PORT", "listen there, port 0: the kernel's choice [29400 of every address]",
            into_place(options.at.host, options.at.port));
   add_flag(app, "nnodes", "N|MIN:MAX", "number of nodes",
-           [&spec = options.spec](const std::string& text) -> Result<void> {
-             const Result<NodeRange> nodes = parse_node_range(text);
-             if (!nodes) return nodes.error();
-             spec.min_nodes = nodes->lowest;
-             spec.max_nodes = nodes->highest;
-             return ok();
-           });
+           [&spec = options.spec](const std::string& text) { return set_nodes(spec, text); });
   add_flag(app, "rdzv-id", "ID", "name of the job [none]", into_text(options.spec.run_id));
   add_flag(app, "max-restarts", "N", "restart the job up to N times [0]",
            into(options.spec.max_restarts, 0, kMost));

@@ -36,11 +36,18 @@ std::vector<std::string> choice_words(std::string_view choices) {
   return words;
 }
 
-Result<void> set_nodes(Options& options, FlagValues values) {
-  const Result<NodeRange> nodes = parse_node_range(values[0]);
+Result<void> set_nodes(membership::JobSpec& spec, std::string_view text) {
+  const Result<NodeRange> nodes = parse_node_range(text);
   if (!nodes) return nodes.error();
-  options.min_nodes = nodes->lowest;
-  options.max_nodes = nodes->highest;
+  spec.min_nodes = nodes->lowest;
+  spec.max_nodes = nodes->highest;
+  return ok();
+}
+
+Result<void> set_secret_file(Options& options, FlagValues values) {
+  Result<std::string> file = parse_file_name(values[0]);
+  if (!file) return file.error();
+  options.secret.file = std::move(*file);
   return ok();
 }
 

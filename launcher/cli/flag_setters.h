@@ -30,7 +30,7 @@ Result<void> set(Options& options, FlagValues values) {
   return ok();
 }
 
-template <std::string Options::*member>
+template <auto member>
 Result<void> set_text(Options& options, FlagValues values) {
   options.*member = values[0];
   return ok();
@@ -56,7 +56,8 @@ Result<void> set_choice(Options& options, FlagValues values) {
                                                                                                       values);
 }
 
-Result<void> set_nodes(Options& options, FlagValues values);
+Result<void> set_nodes(membership::JobSpec& spec, std::string_view text);
+Result<void> set_secret_file(Options& options, FlagValues values);
 Result<void> set_rdzv_backend(Options& options, FlagValues values);
 Result<void> set_rdzv_endpoint(Options& options, FlagValues values);
 /// "" is torchrun's default: none.

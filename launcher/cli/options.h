@@ -4,7 +4,9 @@
 #include "rendezvous/base/exit_codes.h"
 #include "rendezvous/base/ids.h"
 #include "rendezvous/config/override.h"
+#include "rendezvous/membership/auth.h"
 #include "rendezvous/membership/timing.h"
+#include "rendezvous/membership/types.h"
 
 #include <chrono>
 #include <csignal>
@@ -54,26 +56,21 @@ std::string to_string(const WorkerCount& count);
 
 /// The command line of `ddprun`, as values: flags with their defaults, nothing resolved against this
 /// machine. Filled by command_line.h (flag, else PET_ variable, else default); turned into a Plan by plan.h.
-struct Options {
+struct Options : membership::JobSpec {
   // World
   WorkerCount workers;
-  int min_nodes = 1;
-  int max_nodes = 1;
   bool standalone = false;
   std::optional<int> node_rank;  ///< 0 unless given
   std::string master_addr = "127.0.0.1";
   std::optional<int> master_port;  ///< unset: a free port on one node, torchrun's 29500 on several
   std::string rdzv_backend = "static";
   std::optional<Endpoint> rdzv_endpoint;
-  std::string rdzv_id = "none";
   membership::RdzvConf rdzv_conf;
-  std::string rdzv_secret_file;  ///< shared secret of the nodes; empty: none
+  membership::SecretSource secret;  ///< of the nodes; no worker gets it
   std::string local_addr;
   std::string role = "default";
 
   // Restarts and ends
-  int max_restarts = 0;
-  std::optional<std::chrono::milliseconds> max_restarts_window;  ///< forget restarts older than this
   std::vector<int> no_restart_exit_codes{exit_code::kConfig, exit_code::kDoNotRestart};
   std::vector<int> signals_to_handle{SIGTERM, SIGINT, SIGHUP, SIGQUIT};  ///< that end the job in order
   std::chrono::milliseconds shutdown_timeout{30000};  ///< grace between the death signal and SIGKILL

@@ -252,9 +252,8 @@ int run_watched(Plan plan, const rlimit& open_files, const why::HangLimits& hang
 
 }  // namespace
 
-int run_job(const Options& options, std::optional<std::string> job_secret, Logger& logger) {
-  HostFacts host = read_host(options.numa_binding.empty() ? Topology::kSkip : Topology::kRead);
-  host.job_secret = std::move(job_secret);
+int run_job(const Options& options, Logger& logger) {
+  const HostFacts host = read_host(options.numa_binding.empty() ? Topology::kSkip : Topology::kRead);
   Result<Plan> plan = make_plan(options, host, random_suffix());
   if (!plan) return fail(plan.error());
 

@@ -93,9 +93,9 @@ std::string describe_meeting(const Plan& plan) {
   const Options& options = plan.options;
   const MeetingPlace& meeting = plan.meeting;
   const int workers = plan.local_world_size.value();
-  const bool is_elastic = options.min_nodes < options.max_nodes;
-  const std::string count = is_elastic ? fmt::format("{} to {}", options.min_nodes, options.max_nodes)
-                                       : std::to_string(options.max_nodes);
+  const std::string count = options.is_elastic()
+                                ? fmt::format("{} to {}", options.min_nodes, options.max_nodes)
+                                : std::to_string(options.max_nodes);
   const std::string place = meeting.port.value() == 0
                                 ? fmt::format("{}, at a port that the kernel chooses", meeting.host)
                                 : fmt::format("{} port {}", meeting.host, meeting.port);
@@ -107,7 +107,7 @@ std::string describe_meeting(const Plan& plan) {
       fmt::format("as if each node had {} {}", workers, workers == 1 ? "worker" : "workers");
   text += fmt::format(
       "           the ranks below are {}{}; the rendezvous decides\n",
-      meeting.node_rank && !is_elastic
+      meeting.node_rank && !options.is_elastic()
           ? std::string()
           : fmt::format("those of node {} of {}, ", expected_round(plan).seat.node_rank, options.max_nodes),
       same);
@@ -117,7 +117,7 @@ std::string describe_meeting(const Plan& plan) {
 std::string describe(const Plan& plan, const std::vector<WorkerSpec>& workers) {
   const Options& options = plan.options;
   std::string text = fmt::format("job        {}: {}, job id {}\n", shell_quote(plan.title),
-                                 workers_phrase(plan), printable(plan.run_id));
+                                 workers_phrase(plan), printable(plan.options.run_id));
   text +=
       options.max_nodes == 1 ? fmt::format("store      {}\n", store_phrase(plan)) : describe_meeting(plan);
   text += fmt::format("logs       {}\n", plan.log_root.empty() ? "none" : printable(plan.log_root));

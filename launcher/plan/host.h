@@ -29,8 +29,6 @@ struct HostFacts {
   std::string temporary_directory;           ///< $TMPDIR or /tmp
   std::vector<std::pair<std::string, std::string>> environment;  ///< inherited by the workers
 
-  std::optional<std::string> job_secret;  ///< DDPRUN_SECRET, which is for no worker
-
   [[nodiscard]] std::optional<std::string> env(std::string_view name) const;
 };
 

@@ -12,7 +12,7 @@ constexpr Port kDynamicPort{29400};
 
 bool is_static(const Options& options) {
   const bool has_address = !options.rdzv_endpoint || options.node_rank.has_value();
-  return options.rdzv_backend == "static" && has_address && options.min_nodes == options.max_nodes;
+  return options.rdzv_backend == "static" && has_address && !options.is_elastic();
 }
 
 CoordinatorPlace place_of(const Options& options) {

@@ -153,7 +153,7 @@ Result<void> place_logs(Plan& plan, const std::string& random_suffix) {
   if (!typed.empty()) {
     if (Result<void> place = check_has_place("--log-dir", typed, plan.host); !place) return place;
   }
-  const std::string name = fmt::format("{}_{}", as_file_name(plan.run_id), random_suffix);
+  const std::string name = fmt::format("{}_{}", as_file_name(plan.options.run_id), random_suffix);
   const fs::path root = typed.empty() ? fs::path(plan.host.temporary_directory) / ("ddprun_" + name)
                                       : fs::path(plan.host.working_directory) / typed / name;
   Result<void> creatable =
@@ -167,7 +167,7 @@ Result<void> place_logs(Plan& plan, const std::string& random_suffix) {
 }  // namespace
 
 bool is_waited_for(const Options& options) {
-  return options.max_nodes > 1 && options.min_nodes == options.max_nodes && !options.dry_run;
+  return options.max_nodes > 1 && !options.is_elastic() && !options.dry_run;
 }
 
 Result<Plan> make_plan(const Options& options, const HostFacts& host, const std::string& random_suffix) {
@@ -188,7 +188,7 @@ Result<Plan> make_plan(const Options& options, const HostFacts& host, const std:
     if (!cpus) return cpus.error();
     plan.cpus = std::move(*cpus);
   }
-  plan.run_id = options.standalone ? "standalone-" + random_suffix : options.rdzv_id;
+  if (options.standalone) plan.options.run_id = "standalone-" + random_suffix;
   Result<MeetingPlace> meeting = meeting_of(options);
   if (!meeting) return meeting.error();
   plan.meeting = std::move(*meeting);

@@ -17,14 +17,13 @@ namespace ddprun::launcher {
 
 /// The resolved job on this node: everything that is the same in every generation.
 struct Plan {
-  Options options;
+  Options options;  ///< with a random run_id for --standalone
   LocalWorldSize local_world_size{1};
   std::vector<std::string> command;  ///< argv of a worker, before ${local_rank} is filled in
   /// Why `command` cannot be run; it is empty then. Only where a fixed number of nodes waits for this one:
   /// it joins, so that all hear of it.
   std::optional<Error> cannot_start;
-  std::string title;   ///< what reports call the job: the entry point as typed
-  std::string run_id;  ///< --rdzv-id, or a random one for --standalone
+  std::string title;  ///< what reports call the job: the entry point as typed
   MeetingPlace meeting;
   std::string log_root;  ///< <log_dir>/<run_id>_<random>, absolute; empty: --log-dir /dev/null, no files
   /// No --log-dir: the agent removes what is empty in it when the job succeeds.

@@ -46,7 +46,7 @@ Result<UniqueFd> open_events_file(const std::string& path) {
 EventLog::EventLog(const Plan& plan, std::function<void(std::string_view line)> write_line)
     : write_(std::move(write_line)), job_(plan.job_tag), host_(plan.host.hostname) {
   write("job_started", {{"title", plan.title},
-                        {"run_id", plan.run_id},
+                        {"run_id", plan.options.run_id},
                         {"launcher_pid", getpid()},
                         {"command", plan.command},
                         {"local_world_size", plan.local_world_size.value()},

@@ -79,7 +79,7 @@ JobStatePublisher::JobStatePublisher(const Plan& plan)
     : plan_(plan), file_(::memfd_create(kName, MFD_CLOEXEC)) {
   state_.launcher = ::getpid();
   state_.tag = plan.job_tag;
-  state_.run_id = plan.run_id;
+  state_.run_id = plan.options.run_id;
   state_.local_world_size = plan.local_world_size.value();
   state_.max_restarts = plan.options.max_restarts;
   state_.workers.assign(static_cast<std::size_t>(state_.local_world_size), 0);

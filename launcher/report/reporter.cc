@@ -89,7 +89,7 @@ Reporter::Reporter(const Plan& plan, std::function<void(std::string_view text)> 
       files_(files),
       context_{.title = plan.title,
                .hostname = plan.host.hostname,
-               .run_id = plan.run_id,
+               .run_id = plan.options.run_id,
                .log_root = plan.log_root,
                .report_file = plan.log_root.empty() ? std::string() : plan.log_root + "/report.json",
                .max_restarts = plan.options.max_restarts,

@@ -47,7 +47,7 @@ TEST_CASE("the defaults are torchrun's") {
   CHECK(defaults.min_nodes == 1);
   CHECK(defaults.max_nodes == 1);
   CHECK(defaults.rdzv_backend == "static");
-  CHECK(defaults.rdzv_id == "none");
+  CHECK(defaults.run_id == "none");
   CHECK(defaults.master_addr == "127.0.0.1");
   CHECK(defaults.role == "default");
   CHECK(defaults.log_dir.empty());

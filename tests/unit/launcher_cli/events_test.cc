@@ -27,7 +27,6 @@ Plan some_plan() {
   plan.title = "true";
   plan.job_tag = "ddprun-x";
   plan.host.hostname = "node-a";
-  plan.run_id = "none";
   return plan;
 }
 

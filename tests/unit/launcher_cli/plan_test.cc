@@ -144,7 +144,7 @@ TEST_CASE("a log directory that cannot be written is refused before anything sta
 TEST_CASE("logs go below the log directory, under the job's id and something random") {
   Options options = job();
   options.log_dir = "tmp/logs";
-  options.rdzv_id = "a/b";
+  options.run_id = "a/b";
   const Plan named = plan(options, machine(1, 0)).value();
   CHECK(named.log_root == "/tmp/logs/a_b_abcdefgh");
   CHECK_FALSE(named.log_root_is_temporary);
@@ -200,9 +200,9 @@ TEST_CASE("several nodes that name no port agree on torchrun's; port 0 is the ke
 TEST_CASE("a standalone job has an id of its own and stays on this machine") {
   Options options = job();
   options.standalone = true;
-  options.rdzv_id = "ignored";
+  options.run_id = "ignored";
   const Plan standalone = plan(options, machine(1, 0)).value();
-  CHECK(standalone.run_id == "standalone-abcdefgh");
+  CHECK(standalone.options.run_id == "standalone-abcdefgh");
   CHECK(standalone.meeting.host == "127.0.0.1");
 }
 

@@ -12,7 +12,7 @@ Plan two_workers() {
   Plan plan;
   plan.local_world_size = LocalWorldSize(2);
   plan.command = {"/bin/prog", "--out=${local_rank}", "$$x"};
-  plan.run_id = "run";
+  plan.options.run_id = "run";
   plan.log_root = "/logs/run_x";
   plan.job_tag = "ddprun-x";
   plan.meeting.host = "127.0.0.1";
