@@ -48,7 +48,7 @@ class LocalRounds final : public RoundSource, private membership::MemberWords {
 
   void perform(const membership::JobActions& actions);
   void act(const membership::SendOrder& send);
-  void act(const membership::Disconnect&) {}
+  void act(const membership::Expel&) {}
   void act(const membership::BeginGeneration&) { store_->begin_generation(); }
   void act(const membership::Note& note) { logger_.info("{}", note.text); }
 

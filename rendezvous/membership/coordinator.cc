@@ -348,7 +348,7 @@ class TcpCoordinator final : public Coordinator {
     const auto found = members_.find(send.to);
     if (found != members_.end()) peers_.at(found->second).channel->send(send.order);
   }
-  void act(const Disconnect& parted) {
+  void act(const Expel& parted) {
     const auto found = members_.find(parted.who);
     if (found != members_.end()) refuse(found->second, parted.why, parted.may_return);
   }

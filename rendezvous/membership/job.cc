@@ -57,11 +57,11 @@ JobActions Job::joined(const NodeFacts& facts, TimePoint now, const Status& firs
       const std::string& why = facts.cut_off.empty() ? "it was cut off" : facts.cut_off;
       drop(old->first, why + "; it stopped its workers and came back", now, out);
     }
-    previous = losses_.came_back(*facts.replaces);
+    previous = lost_nodes_.came_back(*facts.replaces);
   }
   if (facts.succeeded && (!has_run_ || successes_.are_of(*facts.succeeded))) successes_.add(*facts.succeeded);
   if (const auto why_not = refuse(facts, is_seated, now)) {
-    out.push_back(Disconnect{facts.id, *why_not, state_ == JobPhase::kEnded});
+    out.push_back(Expel{facts.id, *why_not, state_ == JobPhase::kEnded});
     advance(now, out);
     return out;
   }
@@ -95,8 +95,8 @@ JobActions Job::status(MemberId from, const Status& status, TimePoint now) {
   JobActions out;
   const auto found = nodes_.find(from);
   if (found == nodes_.end()) {
-    const std::string* expelled = losses_.why_expelled(from);
-    out.push_back(Disconnect{from, expelled == nullptr ? "this node has not joined" : *expelled});
+    const std::string* expelled = lost_nodes_.why_expelled(from);
+    out.push_back(Expel{from, expelled == nullptr ? "this node has not joined" : *expelled});
     return out;
   }
   Node& node = found->second;
@@ -121,15 +121,15 @@ JobActions Job::lost(MemberId who, Loss loss, TimePoint now) {
   if (found == nodes_.end()) return out;
   const Node& node = found->second;
   if (node.seat && !reports_idle(node)) {
-    losses_.fence(who, node.last_heard + timing_.liveness());
+    lost_nodes_.fence(who, node.last_heard + timing_.liveness());
   }
   // What it was told lies where nobody reads any more.
   if (is_to_hear_the_end(node)) {
-    losses_.add({.who = who,
-                 .name = name_of(node),
-                 .what = {},
-                 .rank = *place_of(node),
-                 .returns_by = now + timing_.rejoin_timeout});
+    lost_nodes_.add({.who = who,
+                     .name = name_of(node),
+                     .what = {},
+                     .rank = *place_of(node),
+                     .returns_by = now + timing_.rejoin_timeout});
   }
   drop(who, loss == Loss::kClosed ? "its connection was closed" : "its connection was broken", now, out);
   advance(now, out);
@@ -194,8 +194,8 @@ void Job::send_away_who_stays(TimePoint now, JobActions& out) {
       continue;
     }
     out.push_back(Note{fmt::format("{} did not leave when the job had ended", name_of(node->second))});
-    losses_.expel(node->first, "the job has ended, and this node did not leave");
-    out.push_back(Disconnect{node->first, *losses_.why_expelled(node->first), false});
+    lost_nodes_.expel(node->first, "the job has ended, and this node did not leave");
+    out.push_back(Expel{node->first, *lost_nodes_.why_expelled(node->first), false});
     node = nodes_.erase(node);
   }
 }
@@ -214,11 +214,11 @@ bool Job::is_to_hear_the_end(const Node& node) const {
 
 TimePoint Job::next_wake(TimePoint now) const {
   TimePoint wake = now + timing_.heartbeat / 4;
-  if (state_ == JobPhase::kStopping && losses_.fenced_until() > now) {
-    wake = std::min(wake, losses_.fenced_until());
+  if (state_ == JobPhase::kStopping && lost_nodes_.fenced_until() > now) {
+    wake = std::min(wake, lost_nodes_.fenced_until());
   }
   if (state_ == JobPhase::kGathering) {
-    const TimePoint held_until = std::max(losses_.fenced_until(), restarts_at_);
+    const TimePoint held_until = std::max(lost_nodes_.fenced_until(), restarts_at_);
     for (const TimePoint at : {held_until, opened_at_ + timing_.rejoin_timeout}) {
       if (at > now) wake = std::min(wake, at);
     }
@@ -235,7 +235,7 @@ bool Job::awaits_return(TimePoint now) const { return !awaited_to_hear(now).empt
 std::vector<std::string> Job::awaited_to_hear(TimePoint now) const {
   std::vector<std::string> names;
   if (state_ != JobPhase::kEnded) return names;
-  for (const VacantSeat& vacant : losses_.awaited(now)) {
+  for (const VacantSeat& vacant : lost_nodes_.awaited(now)) {
     if (successes_.has(vacant.rank)) names.push_back(vacant.name);
   }
   if (may_hear_of_others(now)) names.emplace_back("nodes of the generation before (not here yet)");
@@ -263,7 +263,7 @@ void Job::absorb_pause(TimePoint now) {
     node.last_heard += pause;
     if (node.leaves_by) *node.leaves_by += pause;
   }
-  losses_.shift(pause);
+  lost_nodes_.shift(pause);
   opened_at_ += pause;
   // A node counts its lease from when it sent what was answered last: up to a heartbeat before this began.
   if (gap < timing_.lease() - timing_.heartbeat) return;
@@ -293,7 +293,7 @@ void Job::drop_silent(TimePoint now, JobActions& out) {
   for (const auto& [id, silence] : silent) {
     const std::string why = fmt::format("it was silent for {:.2f} s", to_seconds(silence));
     drop(id, why, now, out);
-    out.push_back(Disconnect{id, *losses_.why_expelled(id)});
+    out.push_back(Expel{id, *lost_nodes_.why_expelled(id)});
   }
 }
 
@@ -308,7 +308,7 @@ void Job::replace_silent(const NodeFacts& newcomer, TimePoint now, JobActions& o
                                         to_seconds(now - nodes_.at(id).last_heard),
                                         membership::name_of(newcomer), newcomer.pinned->value());
     drop(id, why, now, out);
-    out.push_back(Disconnect{id, *losses_.why_expelled(id)});
+    out.push_back(Expel{id, *lost_nodes_.why_expelled(id)});
   }
 }
 
@@ -319,16 +319,16 @@ bool Job::keeps_seat(const NodeFacts& facts) const {
 }
 
 void Job::vacate(NodeRank seat, JobActions& out) {
-  losses_.fill(seat);
+  lost_nodes_.fill(seat);
   const auto is_there = [seat](const auto& entry) {
     return entry.second.seat && entry.second.seat->node_rank == seat;
   };
   const auto old = std::find_if(nodes_.begin(), nodes_.end(), is_there);
   if (old == nodes_.end()) return;
   const MemberId who = old->first;
-  losses_.expel(who, fmt::format("{} has come back", name_of(old->second)));
+  lost_nodes_.expel(who, fmt::format("{} has come back", name_of(old->second)));
   nodes_.erase(old);
-  out.push_back(Disconnect{who, *losses_.why_expelled(who)});
+  out.push_back(Expel{who, *lost_nodes_.why_expelled(who)});
 }
 
 void Job::return_to_seat(Node& node) {
@@ -466,9 +466,9 @@ void Job::drop(MemberId who, const std::string& why, TimePoint now, JobActions& 
   DDPRUN_CHECK(found != nodes_.end(), "only a node that is here can be dropped");
   const Node node = std::move(found->second);
   nodes_.erase(found);
-  if (const std::optional<NodeRank> place = place_of(node)) losses_.remember_place(who, *place);
+  if (const std::optional<NodeRank> place = place_of(node)) lost_nodes_.remember_place(who, *place);
   const std::string what = fmt::format("{} was lost{}: {}", name_of(node), because_of_pause(now), why);
-  losses_.expel(who, fmt::format("{}; start ddprun there again to join the next generation", what));
+  lost_nodes_.expel(who, fmt::format("{}; start ddprun there again to join the next generation", what));
   if (state_ == JobPhase::kEnded) return;
   if (!node.is_leaving()) {
     came_.erase(who);
@@ -477,11 +477,11 @@ void Job::drop(MemberId who, const std::string& why, TimePoint now, JobActions& 
   const bool is_done = has_succeeded(node);
   if (!node.seat || is_idle(node)) return;
   if (node.is_leaving() && !is_done) return;
-  losses_.add({.who = who,
-               .name = name_of(node),
-               .what = what,
-               .rank = node.seat->node_rank,
-               .returns_by = node.is_leaving() ? TimePoint::min() : now + timing_.rejoin_timeout});
+  lost_nodes_.add({.who = who,
+                   .name = name_of(node),
+                   .what = what,
+                   .rank = node.seat->node_rank,
+                   .returns_by = node.is_leaving() ? TimePoint::min() : now + timing_.rejoin_timeout});
   if (is_done) return;
   const auto& failure = cause_.failure();
   // Its worker's failure explains its loss.

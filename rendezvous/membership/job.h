@@ -1,6 +1,6 @@
 #pragma once
 
-#include "rendezvous/membership/losses.h"
+#include "rendezvous/membership/lost_nodes.h"
 #include "rendezvous/membership/ranks.h"
 #include "rendezvous/membership/restart_policy.h"
 #include "rendezvous/membership/round.h"
@@ -23,7 +23,7 @@ struct SendOrder {
   MemberId to;
   Order order;
 };
-struct Disconnect {  ///< tell it why and close its connection
+struct Expel {  ///< tell it why and close its connection
   MemberId who;
   std::string why;
   bool may_return = true;  ///< as a new member; not when the same would be refused again
@@ -34,7 +34,7 @@ struct BeginGeneration {  ///< a fresh key space for the store clients that conn
 struct Note {  ///< a sentence for the log
   std::string text;
 };
-using JobAction = std::variant<SendOrder, Disconnect, BeginGeneration, Note>;
+using JobAction = std::variant<SendOrder, Expel, BeginGeneration, Note>;
 using JobActions = std::vector<JobAction>;
 
 enum class JobPhase {
@@ -188,7 +188,7 @@ class Job {
   TimePoint last_event_;
   Duration pause_{};  ///< the last in which leases ran out because nobody was answered
   TimePoint paused_until_{};
-  Losses losses_;
+  LostNodes lost_nodes_;
   StopCause cause_;  ///< of generation_
   Successes successes_;
   RestartPolicy restarts_;

@@ -18,7 +18,7 @@ void Job::advance(TimePoint now, JobActions& out) {
   const bool was_stopping = state_ == JobPhase::kStopping;
   if (was_stopping) {
     const auto is_done = [&](const auto& entry) { return !entry.second.seat || reports_idle(entry.second); };
-    if (now >= losses_.fenced_until() && std::all_of(nodes_.begin(), nodes_.end(), is_done) &&
+    if (now >= lost_nodes_.fenced_until() && std::all_of(nodes_.begin(), nodes_.end(), is_done) &&
         !may_still_succeed(now))
       conclude(now, out);
   }
@@ -91,11 +91,11 @@ void Job::note_history(const NodeFacts& facts, TimePoint now) {
   told_generation_ = std::max(told_generation_, facts.last_generation);
   if (has_run_ || facts.last_generation.value() == 0) return;
   restarts_.continue_from(facts.restarts_used, now);
-  losses_.fence(MemberId(0), opened_at_ + timing_.liveness());
+  lost_nodes_.fence(MemberId(0), opened_at_ + timing_.liveness());
 }
 
 void Job::gather(TimePoint now, JobActions& out) {
-  if (now < losses_.fenced_until() || now < restarts_at_ || may_have_succeeded(now)) return;
+  if (now < lost_nodes_.fenced_until() || now < restarts_at_ || may_have_succeeded(now)) return;
   if (nodes_.size() < static_cast<std::size_t>(spec_.min_nodes) && now < opened_at_ + timing_.join_timeout)
     return;
   const RoundDecision decision = decide_round(spec_, timing_, view(), now);
@@ -128,7 +128,7 @@ void Job::open_generation(const std::string& why, TimePoint now, JobActions& out
   }
   for (std::size_t i = 0; i < seats.size(); ++i) nodes_.at(seating.by_rank[i].node.id).seat = seats[i];
   state_ = JobPhase::kRunning;
-  losses_.begin_generation();
+  lost_nodes_.begin_generation();
   successes_.begin(generation_, static_cast<int>(seats.size()), coordinator_);
   out.push_back(Note{fmt::format("generation {} begins: {}; {} worker{}", restart_count(generation_), why,
                                  seats[0].world_size, seats[0].world_size.value() == 1 ? "" : "s")});
@@ -181,7 +181,7 @@ bool Job::everyone_succeeded() const {
 bool Job::may_still_succeed(TimePoint now) const {
   if (cause_.ending() || cause_.failure()) return false;
   int unknown = 0;
-  for (const VacantSeat& vacant : losses_.awaited(now)) unknown += successes_.has(vacant.rank) ? 0 : 1;
+  for (const VacantSeat& vacant : lost_nodes_.awaited(now)) unknown += successes_.has(vacant.rank) ? 0 : 1;
   return unknown > 0 && unknown == successes_.missing();
 }
 

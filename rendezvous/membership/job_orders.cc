@@ -82,7 +82,7 @@ std::optional<std::string> Job::refuse(const NodeFacts& facts, bool has_seat, Ti
     if (facts.replaces) return std::nullopt;  // it took part, and is told the end
     return fmt::format("job {} has ended", spec_.run_id);
   }
-  if (const std::string* why = losses_.why_expelled(facts.id)) return *why;
+  if (const std::string* why = lost_nodes_.why_expelled(facts.id)) return *why;
   if (!facts.pinned || has_seat) return std::nullopt;
   for (const auto& [id, other] : nodes_) {
     const bool holds_it =
@@ -114,7 +114,7 @@ std::string Job::describe(TimePoint now) const {
     if (state_ == JobPhase::kStopping && node.seat && !reports_idle(node))
       attendance.stopping.push_back(name_of(node));
   }
-  if (losses_.fenced_until() > now) attendance.fence = timing_.liveness();
+  if (lost_nodes_.fenced_until() > now) attendance.fence = timing_.liveness();
   return to_sentence(std::move(attendance));
 }
 
@@ -139,7 +139,7 @@ std::vector<std::string> Job::missing() const {
       everyone_is_pinned = false;
     }
   }
-  for (const VacantSeat& vacant : losses_.vacant_seats()) {
+  for (const VacantSeat& vacant : lost_nodes_.vacant_seats()) {
     names.push_back(fmt::format("node rank {} ({})", vacant.rank, vacant.what));
   }
   if (names.empty() && everyone_is_pinned) {

@@ -35,7 +35,7 @@ class LogFunnel {
   void connection_ended();
   /// Of lines that were sent and have not arrived whole.
   [[nodiscard]] std::size_t bytes_under_way() const;
-  /// Of those whose connection has ended.
+  /// Bytes sent but not confirmed when their connection ended.
   [[nodiscard]] std::size_t bytes_lost() const { return bytes_lost_; }
 
  private:

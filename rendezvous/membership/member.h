@@ -18,8 +18,9 @@
 
 namespace ddprun::membership {
 
-/// What the agent is told, on the io_context's thread and, but for `lease_held`, never from inside a call to
-/// Member.
+/// What the agent is told, on the io_context's thread. A Member calls `lease_held` from inside any call to it and
+/// `lines_back` from inside `close`, but says all else by itself. A member without a connection, in the same process as
+/// its job, may say anything from inside any call.
 class Listener {
  public:
   virtual ~Listener() = default;

@@ -14,8 +14,8 @@ namespace ddprun::membership {
 struct Waiting {  ///< who is waited for, for people; when it changes
   std::string text;
 };
-struct
-    RestartGranted {  ///< another generation begins, or will; once for each, where this node was in one before
+/// Another generation begins, or will; once for each, where this node was in one before.
+struct RestartGranted {
   static constexpr std::string_view kName = "restart granted";
   Restart restart{};
 };

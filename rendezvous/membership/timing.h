@@ -9,7 +9,7 @@
 
 namespace ddprun::membership {
 
-/// The durations of membership, with the --rdzv-conf key (in seconds) of each.
+/// The durations of membership, with the --rdzv-conf key of each: in seconds, but for keep_alive_max_attempt.
 struct Timing {
   Duration join_timeout = std::chrono::seconds(600);   ///< join_timeout: for the nodes to be there
   Duration debounce = std::chrono::seconds(2);         ///< last_call_timeout: for more of MIN:MAX after one
@@ -39,8 +39,9 @@ struct RdzvConf {
 ///
 /// Keys      those of Timing, and is_host; torchrun's others (close_timeout, heartbeat_timeout, read_timeout,
 ///           store_type, timeout, use_libuv, use_agent_store, rank) are accepted and have no meaning here.
-/// Errors    kUsage: an unknown key (with the nearest name), a value that is no number, is not above 0, or a
-///           keep_alive_max_attempt below 2.
+/// Values    seconds from 0.001 to 1e8, last_call_timeout from 0, keep_alive_interval to a day; keep_alive_max_attempt
+///           a whole number from 2 to 1000; is_host 1, true, True, 0, false or False.
+/// Errors    kUsage: an unknown key (with the nearest name), and a value that is none of these.
 Result<RdzvConf> parse_rdzv_conf(const std::map<std::string, std::string>& conf);
 
 }  // namespace ddprun::membership

@@ -49,7 +49,7 @@ struct NodeFacts {
   /// Who this agent was before it was cut off; none of its workers is alive.
   std::optional<MemberId> replaces;
   Generation last_generation;  ///< that it has heard of; 0: none. A coordinator that is new goes on from it
-  int restarts_used = 0;       ///< of the budget, as that told it
+  int restarts_used = 0;       ///< as the last coordinator told this agent
   bool hosts_coordinator = false;    ///< the job ends when this node leaves it
   std::string cut_off;               ///< why, with `replaces`: "it was not answered for 4.00 s"; may be empty
   std::optional<Success> succeeded;  ///< in the last generation in which it had workers
@@ -69,7 +69,9 @@ struct Seat {
   WorldSize world_size{1};
   Rank base_role_rank;
   WorldSize role_world_size{1};
-  std::string coordinator;  ///< that began the generation: a number it drew. Those of another are others
+  /// Random id of the coordinator that began this generation: equal generation numbers under different ids are
+  /// different generations. Empty where the job has one node and is its own coordinator.
+  std::string coordinator;
 
   friend bool operator==(const Seat&, const Seat&) = default;
 };
@@ -180,8 +182,9 @@ struct Status {
   std::uint64_t sequence = 0;  ///< ascending; an older one that arrives late says nothing
   Generation generation;       ///< last generation this agent has seen; 0: none yet
   Phase phase = Phase::kIdle;
-  std::optional<NodeFailure> failure;  ///< of `generation`; of no worker: of the job
-  int leaving_signal = 0;              ///< not 0: this node was told to stop by this signal
+  /// A worker's failure in `generation`; without a worker, a failure of the whole job (--job-timeout).
+  std::optional<NodeFailure> failure;
+  int leaving_signal = 0;  ///< not 0: this node was told to stop by this signal
   std::string cut_off;  ///< why its workers are ended although nobody told it to: "it was not answered for …"
   bool has_heard_end = false;  ///< of the job, and leaves it
   bool knows_numbers = false;  ///< LookKind::kNumbers; said with the first status of a connection
@@ -197,7 +200,7 @@ enum class LookKind {
 
 /// What has become of a question.
 enum class Asked {
-  kAll,         ///< of those that know it
+  kAll,         ///< every node whose version knows the question was asked
   kNobody,      ///< there is no coordinator now
   kTooOldHere,  ///< the coordinator does not know it
 };

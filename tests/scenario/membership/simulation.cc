@@ -218,7 +218,7 @@ class Schedule {
     const JobActions actions = job_->status(sender, status, job_clock());
     const bool is_in_time = state == JobPhase::kRunning || state == JobPhase::kStopping;
     const bool is_heard = std::none_of(actions.begin(), actions.end(), [](const JobAction& action) {
-      return std::holds_alternative<Disconnect>(action);
+      return std::holds_alternative<Expel>(action);
     });
     const auto& failure = status.failure;
     const bool is_by_worker =
@@ -267,7 +267,7 @@ class Schedule {
     }
     to_host(send.to, [order = send.order](SimAgent& agent) { agent.order(order); });
   }
-  void act(const Disconnect& parted) {
+  void act(const Expel& parted) {
     if (!parted.may_return) refused_.emplace(parted.who, parted);
     to_host(parted.who, [why = parted.why, may_return = parted.may_return](SimAgent& agent) {
       agent.refused(why, may_return);
@@ -455,7 +455,7 @@ class Schedule {
   std::deque<SimAgent> agents_;  ///< all there ever were
   std::map<int, NodeRank> pins_;
   std::set<MemberId> known_;
-  std::map<MemberId, Disconnect> refused_;
+  std::map<MemberId, Expel> refused_;
   std::set<std::pair<MemberId, Generation>> told_;  ///< who was sent its seat
   std::vector<int> owners_{0};                      ///< which host a member id belongs to
   TimePoint job_pauses_until_{};

@@ -195,7 +195,7 @@ void World::act(const SendOrder& send) {
   hear(*to, send.to, [this, to, order = send.order] { perform(*to, to->core->order(order, now_)); });
 }
 
-void World::act(const Disconnect& parted) {
+void World::act(const Expel& parted) {
   Agent* to = find(parted.who);
   say(fmt::format("coordinator refuses {}: {}", to == nullptr ? "a former member" : to->name, parted.why));
   if (to == nullptr) return;

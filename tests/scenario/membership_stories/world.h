@@ -72,7 +72,7 @@ class World {
   void act(Agent& agent, const JobEnded& leave);
   void perform(const JobActions& actions);
   void act(const SendOrder& send);
-  void act(const Disconnect& expel);
+  void act(const Expel& expel);
   void act(const BeginGeneration&) {}
   void act(const Note& note);
   void step(Duration time, bool coordinator_runs);

@@ -85,7 +85,7 @@ class Story {
     for (const JobAction& action : actions) {
       if (const auto* send = std::get_if<SendOrder>(&action))
         orders[static_cast<char>(send->to.value())] = send->order;
-      if (const auto* parted = std::get_if<Disconnect>(&action)) {
+      if (const auto* parted = std::get_if<Expel>(&action)) {
         expulsions[static_cast<char>(parted->who.value())] = parted->why;
       }
     }

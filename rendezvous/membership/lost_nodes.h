@@ -21,7 +21,7 @@ struct VacantSeat {
 
 /// What a job remembers of the nodes it has lost: whose seats are still empty, until when workers nobody
 /// hears of may still run, and why each is no longer listened to. Pure.
-class Losses {
+class LostNodes {
  public:
   /// A seated node is gone.
   void add(VacantSeat vacant) { vacant_seats_.push_back(std::move(vacant)); }
