@@ -9,6 +9,7 @@
 #include "launcher/doctor/doctor.h"
 #include "launcher/output/pty.h"
 #include "launcher/plan/entrypoint.h"
+#include "launcher/plan/host.h"
 #include "launcher/process/own_descriptors.h"
 #include "launcher/watch/watch_command.h"
 #include "rendezvous/base/env_contract.h"
@@ -24,9 +25,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <exception>
-#include <filesystem>
 #include <string>
-#include <system_error>
 #include <type_traits>
 #include <variant>
 #include <vector>
@@ -72,9 +71,7 @@ int carry_out(const DrainCommand& drain) {
 
 /// Becomes ddprun-worker. Returns where it cannot.
 int carry_out(const JobCommand& command) {
-  std::error_code ignored;
-  const std::string here = std::filesystem::read_symlink("/proc/self/exe", ignored).parent_path().string();
-  const Result<std::string> worker = find_worker(here);
+  const Result<std::string> worker = find_worker(self_directory());
   if (!worker) return refuse(worker.error());
   std::vector<std::string> words{*worker};
   words.insert(words.end(), command.words.begin(), command.words.end());

@@ -76,7 +76,7 @@ Result<Place> place_of(const DoctorCommand& asked) {
   place.meeting.addresses = std::move(*addresses);
   place.may_be_here = place.meeting.coordinator == membership::CoordinatorPlace::kHere ||
                       (place.meeting.coordinator == membership::CoordinatorPlace::kIfOurs &&
-                       (membership::is_loopback(host) || membership::is_own_name(host) ||
+                       (membership::is_loopback(host) || host == membership::own_name() ||
                         membership::is_this_machine(place.meeting.addresses)));
   return place;
 }

@@ -2,6 +2,7 @@
 
 #include "launcher/text/number_list.h"
 #include "rendezvous/base/read_text.h"
+#include "rendezvous/membership/own_addresses.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -10,7 +11,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <climits>
 #include <cstdlib>
 #include <filesystem>
 #include <map>
@@ -156,11 +156,14 @@ std::optional<std::string> HostFacts::env(std::string_view name) const {
   return std::nullopt;
 }
 
+std::string self_directory() {
+  std::error_code ignored;
+  return fs::read_symlink("/proc/self/exe", ignored).parent_path().string();
+}
+
 HostFacts read_host(Topology topology) {
   HostFacts host;
-  char name[HOST_NAME_MAX + 1] = {};
-  gethostname(name, sizeof name - 1);
-  host.hostname = name;
+  host.hostname = membership::own_name();
 
   for (char** variable = environ; *variable != nullptr; ++variable) {
     const std::string_view text(*variable);
@@ -189,7 +192,7 @@ HostFacts read_host(Topology topology) {
   }
 
   std::error_code ignored;
-  host.self_directory = fs::read_symlink("/proc/self/exe", ignored).parent_path().string();
+  host.self_directory = self_directory();
   host.working_directory = fs::current_path(ignored).string();
   const std::optional<std::string> temporary = host.env("TMPDIR");
   host.temporary_directory = temporary && !temporary->empty() ? *temporary : "/tmp";

@@ -42,6 +42,9 @@ std::vector<GpuCard> read_gpu_cards();
 /// How many /dev/nvidia<number> there are.
 int count_gpu_device_files();
 
+/// Where this binary lies.
+std::string self_directory();
+
 /// Whether NUMA nodes, sockets and caches are wanted: a few files per CPU, needed for --numa-binding only.
 enum class Topology { kSkip, kRead };
 

@@ -25,8 +25,6 @@ class LogFunnel {
   /// The next message, in the order in which lines came; nullopt: nothing waits.
   std::optional<LogLines> pop();
 
-  [[nodiscard]] bool empty() const { return waiting_.empty() && dropped_ == 0; }
-
   /// `lines` were sent, and end with byte `end` of the connection.
   void sent(const LogLines& lines, std::uint64_t end);
   /// The other side has the first `bytes` of the connection.

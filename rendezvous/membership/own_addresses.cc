@@ -54,12 +54,6 @@ bool is_routed_to_us(const addrinfo& address) {
          is_same(reinterpret_cast<const sockaddr*>(&from), address.ai_addr);
 }
 
-std::string own_name() {
-  std::array<char, 256> name{};
-  ::gethostname(name.data(), name.size() - 1);
-  return name.data();
-}
-
 }  // namespace
 
 bool is_loopback(const std::string& host) {
@@ -73,7 +67,11 @@ bool is_reached_by_others(const ListenAt& at) {
          (at.addresses.empty() || !std::all_of(at.addresses.begin(), at.addresses.end(), is_loopback));
 }
 
-bool is_own_name(const std::string& host) { return host == own_name(); }
+std::string own_name() {
+  std::array<char, 256> name{};
+  ::gethostname(name.data(), name.size() - 1);
+  return name.data();
+}
 
 bool is_this_machine(const HostAddresses& addresses) {
   for (const std::string& address : addresses) {

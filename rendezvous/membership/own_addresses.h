@@ -13,7 +13,7 @@ bool is_loopback(const std::string& host);
 bool is_reached_by_others(const ListenAt& at);
 
 /// The name that this machine has given itself.
-bool is_own_name(const std::string& host);
+std::string own_name();
 
 /// Whether packets to one of the addresses end at this machine.
 bool is_this_machine(const HostAddresses& addresses);

@@ -18,7 +18,7 @@ constexpr Duration kHurry = std::chrono::seconds(1);  // to hear the end
 
 bool needs_addresses(CoordinatorPlace place, const std::string& host) {
   if (place == CoordinatorPlace::kElsewhere) return false;
-  return is_loopback(host) || (place == CoordinatorPlace::kIfOurs && !is_own_name(host));
+  return is_loopback(host) || (place == CoordinatorPlace::kIfOurs && host != own_name());
 }
 
 Result<std::unique_ptr<Rendezvous>> Rendezvous::open(boost::asio::io_context& io,
@@ -28,7 +28,7 @@ Result<std::unique_ptr<Rendezvous>> Rendezvous::open(boost::asio::io_context& io
   const bool is_local = is_loopback(options.at.host);
   const bool is_ours = options.place == CoordinatorPlace::kHere ||
                        (options.place == CoordinatorPlace::kIfOurs &&
-                        (is_local || is_own_name(options.at.host) || is_this_machine(options.at.addresses)));
+                        (is_local || options.at.host == own_name() || is_this_machine(options.at.addresses)));
   rendezvous->port_ = options.at.port;
   std::string why_not_here;
   if (is_ours) {

@@ -5,6 +5,7 @@
 #include "rendezvous/base/gate.h"
 #include "rendezvous/base/stranger_log.h"
 #include "rendezvous/base/waiting_room.h"
+#include "rendezvous/store/limits.h"
 #include "rendezvous/store/listener.h"
 #include "rendezvous/store/poller.h"
 #include "rendezvous/store/session.h"
@@ -99,7 +100,7 @@ class TcpStoreServer final : public StoreServer, public SessionHost, private Pol
   // Who has connected before this moment belongs to the generation that ends, accepted or not.
   void begin_generation() override {
     if (core_) accept_waiting(kLongestQueue);
-    core_ = std::make_shared<StoreCore>(options_.limits);
+    core_ = std::make_shared<StoreCore>(Limits{});
   }
   void set_peer_handler(std::string greeting, PeerHandler handler) override {
     peer_greeting_ = std::move(greeting);
@@ -237,7 +238,7 @@ class TcpStoreServer final : public StoreServer, public SessionHost, private Pol
   }
 
   void welcome(UniqueFd connection) {
-    auto session = std::make_shared<Session>(*this, std::move(connection), core_, options_.limits);
+    auto session = std::make_shared<Session>(*this, std::move(connection), core_, Limits{});
     if (!session->start()) return pause_accepting(errno);
     newcomers_.enter(session.get(), BootClock::now());
     Session* key = session.get();

@@ -4,7 +4,6 @@
 #include "rendezvous/base/log.h"
 #include "rendezvous/base/name_lookup.h"
 #include "rendezvous/base/result.h"
-#include "rendezvous/store/limits.h"
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
@@ -35,7 +34,6 @@ struct StoreServerOptions {
   /// of RLIMIT_NOFILE), asked for before each is accepted: whoever reaches the port can hold any number of
   /// them. Only where one thread opens files, because the limit is lowered while connections are accepted.
   std::function<std::size_t()> reserved_descriptors;
-  Limits limits;
 };
 
 /// PyTorch's TCPStore protocol on one TCP port: stock libtorch and Python clients are its clients.

@@ -2,7 +2,9 @@
 
 #include "tests/support/catch.h"
 
+#include <optional>
 #include <string>
+#include <utility>
 
 using namespace ddprun::membership;
 
@@ -54,10 +56,9 @@ TEST_CASE("what does not fit is dropped, and counted where it is missing") {
   funnel.push(false, "lost\nlost, too\n");
   CHECK(funnel.pop()->dropped_before == 0);
   funnel.push(false, "lost as well\n");  // until half has gone
-  while (!funnel.empty()) {
-    const auto lines = funnel.pop();
-    if (funnel.empty()) CHECK(lines->dropped_before == 3);
-  }
+  std::optional<LogLines> last;
+  while (std::optional<LogLines> next = funnel.pop()) last = std::move(next);
+  CHECK(last->dropped_before == 3);
   funnel.push(false, "kept\n");
   CHECK(funnel.pop()->text == "kept\n");
 }
@@ -66,10 +67,9 @@ TEST_CASE("lines dropped at the very end are counted, too") {
   LogFunnel funnel;
   funnel.push(true, std::string(LogFunnel::kCapacityBytes, 'x'));
   funnel.push(true, "lost without an end");
-  while (!funnel.empty()) {
-    const auto lines = funnel.pop();
-    if (funnel.empty()) CHECK(lines->dropped_before == 1);
-  }
+  std::optional<LogLines> last;
+  while (std::optional<LogLines> next = funnel.pop()) last = std::move(next);
+  CHECK(last->dropped_before == 1);
 }
 
 TEST_CASE("lines that were under way when the connection ended are counted where they are missing") {
@@ -93,7 +93,6 @@ TEST_CASE("a message that said what is missing, and is lost, is counted with wha
   LogFunnel funnel;
   funnel.sent({.is_stderr = false, .text = "eight\n", .dropped_before = 7}, 100);
   funnel.connection_ended();
-  CHECK_FALSE(funnel.empty());
   CHECK(funnel.pop()->dropped_before == 8);
-  CHECK(funnel.empty());
+  CHECK_FALSE(funnel.pop());
 }
