@@ -1,5 +1,6 @@
 #include "launcher/process/run_program.h"
 
+#include "launcher/process/pidfd.h"
 #include "rendezvous/base/unique_fd.h"
 
 #include <fcntl.h>
@@ -8,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <csignal>
@@ -85,8 +87,11 @@ ProgramOutput run_program(const std::vector<std::string>& words, std::chrono::mi
   out.write_end.reset();
   err.write_end.reset();
   const auto end = std::chrono::steady_clock::now() + limit;
-  std::array<pollfd, 2> waits{pollfd{out.read_end.get(), POLLIN, 0}, pollfd{err.read_end.get(), POLLIN, 0}};
-  while (waits[0].fd >= 0 || waits[1].fd >= 0) {
+  const UniqueFd pidfd = open_pidfd(pid);
+  std::array<pollfd, 3> waits{pollfd{out.read_end.get(), POLLIN, 0}, pollfd{err.read_end.get(), POLLIN, 0},
+                              pollfd{pidfd.get(), POLLIN, 0}};
+  const auto is_over = [](const pollfd& wait) { return wait.fd < 0; };
+  while (!std::all_of(waits.begin(), waits.end(), is_over)) {
     const auto left =
         std::chrono::duration_cast<std::chrono::milliseconds>(end - std::chrono::steady_clock::now());
     if (left.count() <= 0 ||
@@ -94,12 +99,13 @@ ProgramOutput run_program(const std::vector<std::string>& words, std::chrono::mi
       break;
     if (waits[0].fd >= 0 && waits[0].revents != 0 && !drain_into(waits[0].fd, output.out)) waits[0].fd = -1;
     if (waits[1].fd >= 0 && waits[1].revents != 0 && !drain_into(waits[1].fd, output.err)) waits[1].fd = -1;
+    if (waits[2].revents != 0) waits[2].fd = -1;
   }
-  output.has_ended = waits[0].fd < 0 && waits[1].fd < 0;
+  output.has_ended = pidfd && std::all_of(waits.begin(), waits.end(), is_over);
   if (!output.has_ended) ::kill(pid, SIGKILL);
   int status = 0;
   // One that is stuck in the kernel cannot be waited for: whoever is its next parent reaps it.
-  ::waitpid(pid, &status, output.has_ended ? 0 : WNOHANG);
+  ::waitpid(pid, &status, WNOHANG);
   if (output.has_ended && WIFEXITED(status)) output.code = WEXITSTATUS(status);
   return output;
 }

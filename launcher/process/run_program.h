@@ -8,14 +8,14 @@ namespace ddprun::launcher {
 
 struct ProgramOutput {
   int refused = 0;         ///< errno of a program that could not be started
-  bool has_ended = false;  ///< by itself, within the limit
-  int code = -1;
+  bool has_ended = false;  ///< within the limit, as has whoever else could write to its stdout and stderr
+  int code = -1;           ///< -1: it was killed, by us or by somebody else
   std::string out;
   std::string err;
 };
 
-/// Runs a program to its end, or kills it at the limit; it ends with the caller. Blocks: for processes that have
-/// nothing else to do.
+/// Runs a program until it has ended and its stdout and stderr are closed, or kills it at the limit; it ends with the
+/// caller. Blocks so long, and no longer: for processes that have nothing else to do.
 ProgramOutput run_program(const std::vector<std::string>& words, std::chrono::milliseconds limit);
 
 }  // namespace ddprun::launcher
