@@ -161,7 +161,7 @@ class Agent final : membership::Listener, WorkerGroup::Listener, LookLine {
   void act(const PublishSuccess& action) { rounds_->tell(action, {}); }
   void act(const PublishFailure& action);
   void act(const SpawnWorkers& action);
-  void act(const SignalGroups& action);
+  void act(const EndWorkers& action);
   void act(const SetDeadline& action);
   void act(const NameStuck& action);
   void act(const Sweep& action);
@@ -264,7 +264,7 @@ void Agent::carry_out(const Step& step) {
   for (const Action& action : step.actions) std::visit([this](const auto& what) { act(what); }, action);
 }
 
-void Agent::act(const SignalGroups& action) {
+void Agent::act(const EndWorkers& action) {
   if (action.signal == SIGKILL) return workers_->kill_groups(action.workers);
   workers_->ask_to_end(action.workers, action.signal);
 }

@@ -65,7 +65,7 @@ struct SupervisorOptions {
 ///   first failure        stops the group; workers that end after it are consequences
 ///   a symptom            waits for what it is a symptom of, up to the blame window
 ///   a better cause       that shows up while the group is being stopped takes the blame over
-///   second SIGINT        kills at once
+///   SIGINT               kills at once while the group is being stopped, if any stop signal came before it
 ///   exit 0 of one        is fine while others run
 ///   exit 0 of all        that nobody asked for is a success, also if it is seen when the lease is lost
 ///   a survivor           of SIGKILL forbids a restart, and nobody is told that none is alive
@@ -85,9 +85,9 @@ class Supervisor {
   /// Why the generation was stopped: "rank 2 (pid 4711) was killed by SIGKILL after 3.2 s".
   [[nodiscard]] const std::string& why() const { return why_; }
   [[nodiscard]] std::optional<LocalRank> root_cause() const { return root_cause_; }
-  /// Who lost it, where it left with 0.
+  /// The worker that lost the root cause, where that left with 0.
   [[nodiscard]] std::optional<LocalRank> victim() const { return victim_; }
-  /// Of the best explanation that was found: less than kCause, and another node may have a better one.
+  /// How well the root cause explains the end: if it is less than kCause, another node may have a better one.
   [[nodiscard]] Weight blamed_weight() const;
   /// Why no generation follows the failed one; empty: that is not known, or none failed.
   [[nodiscard]] const std::string& why_no_restart() const { return why_no_restart_; }

@@ -281,7 +281,7 @@ Supervisor::Actions Supervisor::stop_group(int signal, TimePoint now) {
   for (const LocalRank target : targets) worker(target).stopped_with = signal;
   story_ += fmt::format("; sending {} to {}, {} of grace", signal_name(signal), count_workers(targets.size()),
                         format_duration(options_.grace));
-  actions.emplace_back(SignalGroups{.workers = targets, .signal = signal});
+  actions.emplace_back(EndWorkers{.workers = targets, .signal = signal});
   actions.emplace_back(SetDeadline{.deadline = DeadlineKind::kGrace, .at = now + options_.grace});
   return actions;
 }
@@ -402,7 +402,7 @@ Supervisor::Actions Supervisor::kill_group(const std::string& cause, TimePoint n
     names += fmt::format(" {}", worker(target).rank);
   }
   story_ = fmt::format("{}; sending SIGKILL to rank{}{}", cause, targets.size() == 1 ? "" : "s", names);
-  return {SignalGroups{.workers = targets, .signal = SIGKILL},
+  return {EndWorkers{.workers = targets, .signal = SIGKILL},
           SetDeadline{.deadline = DeadlineKind::kReap, .at = now + options_.reap_limit}};
 }
 

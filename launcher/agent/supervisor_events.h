@@ -54,7 +54,9 @@ struct Swept {  ///< nothing that the workers started is alive any more
   static constexpr std::string_view kName = "swept";
   std::string survivors{};  ///< but for these
 };
-struct BlameOver {  ///< the four deadlines
+
+// The four deadlines.
+struct BlameOver {
   static constexpr std::string_view kName = "blame deadline";
 };
 struct GraceOver {
@@ -96,7 +98,8 @@ Event expiry_of(DeadlineKind kind);
 
 struct JoinRound {};     ///< ask the rendezvous for the next round; after a failure, whether there is one
 struct SpawnWorkers {};  ///< all, with one event for each
-struct SignalGroups {    ///< ask workers to end; SIGKILL: end their OS process groups
+/// SIGKILL is for the OS process group of each, any other signal for its own process alone, which is asked to end.
+struct EndWorkers {
   std::vector<LocalRank> workers;
   int signal = 0;
 };
@@ -127,7 +130,7 @@ struct Finish {
   bool leaves_survivors = false;  ///< something of the generation is alive, whatever was tried
 };
 
-using Action = std::variant<JoinRound, SpawnWorkers, SignalGroups, SetDeadline, PublishFailure,
-                            PublishLeaving, PublishSuccess, Sweep, NameStuck, Finish>;
+using Action = std::variant<JoinRound, SpawnWorkers, EndWorkers, SetDeadline, PublishFailure, PublishLeaving,
+                            PublishSuccess, Sweep, NameStuck, Finish>;
 
 }  // namespace ddprun::launcher

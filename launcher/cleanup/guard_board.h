@@ -19,7 +19,8 @@ namespace ddprun::launcher {
 /// told is ever lost, and only the newest counts. It is there as long as one of them is, and a worker writes
 /// into it before its program runs.
 ///
-/// Threads  everything is one atomic word. The launcher writes, but for `set_swept`.
+/// Threads  each fact is one atomic word. The launcher writes, but for `set_swept`, which is a guard's, and for a
+///          session, into which its worker writes.
 class GuardBoard {
  public:
   static constexpr std::size_t kGuards = 2;

@@ -59,8 +59,8 @@ Result<void> set_choice(Options& options, FlagValues values) {
 Result<void> set_nodes(membership::JobSpec& spec, std::string_view text);
 Result<void> set_secret_file(Options& options, FlagValues values);
 Result<void> set_rdzv_backend(Options& options, FlagValues values);
-Result<void> set_rdzv_endpoint(Options& options, FlagValues values);
 /// "" is torchrun's default: none.
+Result<void> set_rdzv_endpoint(Options& options, FlagValues values);
 Result<void> set_metrics(Options& options, FlagValues values);
 Result<void> add_override(Options& options, FlagValues values);
 Result<void> set_debug_rank(Options& options, FlagValues values);

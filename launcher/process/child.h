@@ -14,10 +14,10 @@ namespace ddprun::launcher {
 
 /// A running child, leader of its own session and OS process group.
 ///
-/// Owns     its pid and pidfd. Only this object reaps it, so its pid cannot be reused while signals may be
-///          sent.
-/// Threads  none: the io_context's one thread. Destroyed while running: the OS process group is sent SIGKILL
-///          and the child is left for init to reap.
+/// Owns      its pid and pidfd. Only this object reaps it, so its pid cannot be reused while signals may be
+///           sent.
+/// Lifetime  destroyed while running: the OS process group is sent SIGKILL, and nobody here reaps the child.
+/// Threads   none: the io_context's one thread.
 class ChildProcess {
  public:
   ChildProcess(boost::asio::io_context& io, SpawnedProcess process);
@@ -43,11 +43,9 @@ class ChildProcess {
   bool signal_group(int signal) const;
   /// To one process of that group, unless it is none of it any more.
   void signal_member(pid_t member, int signal) const;
-  /// Whether processes of its group, ended ones that nobody has reaped included, are there when the child
-  /// itself has ended. Such a group keeps its number from being used again; once it is empty the number may
-  /// become a stranger's, and his group is not mistaken for it: a file's owner (F_SETOWN) is the group itself
-  /// and not its number, and the kernel (since 2021) says whether it is there. An older one is asked by
-  /// number, which is a stranger's where a process has it.
+  /// True if the child has ended and its OS process group still has members, ended ones that nobody has reaped
+  /// included. Kernels since 2021 tell by the owner of the pidfd (F_SETOWN), so that a stranger's group which has got
+  /// the number is not mistaken for it; older ones tell by the number, and one whose leader has ended may be.
   [[nodiscard]] bool left_group() const;
 
  private:

@@ -18,9 +18,9 @@ struct SpawnRequest {
   std::vector<std::string> argv;         ///< argv[0] is a path
   std::vector<std::string> environment;  ///< "NAME=value", complete
   std::vector<int> cpus;                 ///< empty: the launcher's own
-  int stdin_fd = -1;                     ///< 0, or above 2
-  int stdout_fd = -1;                    ///< 1, or above 2
-  int stderr_fd = -1;                    ///< 2, or above 2
+  int stdin_fd = 0;                      ///< the launcher's own, or above 2
+  int stdout_fd = 1;                     ///< the same
+  int stderr_fd = 2;                     ///< the same
   bool stdin_is_terminal = false;        ///< make stdin the controlling terminal of the new session
   std::optional<rlimit> open_files;      ///< RLIMIT_NOFILE to give back to the child
   std::optional<rlimit> lock_limit;      ///< RLIMIT_LOCKS, for limit_tag.h

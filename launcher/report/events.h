@@ -33,9 +33,9 @@ class EventLog final : public Observer {
   void stopping(const membership::Round& round, StopReason reason, const std::string& why) override;
   void generation_ended(const GenerationOutcome& outcome) override;
   void restarting(const membership::Restart& restart) override;
-  /// `report_file` is empty when there is none.
   void hang_found(const Hang& hang);
   void straggler_found(const Straggler& straggler);
+  /// `report_file` is empty when there is none.
   void job_ended(const JobOutcome& outcome, const std::string& report_file);
 
  private:

@@ -96,7 +96,7 @@ void SimAgent::carry_out(const Action& action) {
   NodeFailure failure;
   if (const auto* const last = std::get_if<launcher::Finish>(&action)) return finish(last->exit_code);
   if (std::holds_alternative<launcher::SpawnWorkers>(action)) return spawn_all();
-  if (const auto* const ask = std::get_if<launcher::SignalGroups>(&action)) return signal_workers(*ask);
+  if (const auto* const ask = std::get_if<launcher::EndWorkers>(&action)) return signal_workers(*ask);
   if (const auto* const set = std::get_if<launcher::SetDeadline>(&action)) return set_deadline(*set);
   if (const auto* const end = std::get_if<launcher::Sweep>(&action)) return sweep(*end);
   if (std::holds_alternative<launcher::PublishSuccess>(action)) succeeded_ = seat_.generation;
@@ -207,7 +207,7 @@ void SimAgent::exit_in(Duration delay, LocalRank worker, ExitStatus status) {
   });
 }
 
-void SimAgent::signal_workers(const launcher::SignalGroups& action) {
+void SimAgent::signal_workers(const launcher::EndWorkers& action) {
   Dice& dice = world_.dice();
   for (const LocalRank worker : action.workers) {
     if (action.signal == SIGKILL) {

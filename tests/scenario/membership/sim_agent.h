@@ -114,7 +114,7 @@ class SimAgent final : private MemberWords {
   void spawn_all();
   void plan_their_lives();
   void exit_in(Duration delay, LocalRank worker, ExitStatus status);
-  void signal_workers(const launcher::SignalGroups& action);
+  void signal_workers(const launcher::EndWorkers& action);
   void sweep(const launcher::Sweep& action);
   void processes_ended();
   void guards_end_processes_with_the_lease();

@@ -31,7 +31,7 @@ std::string ranks(const std::vector<LocalRank>& workers) {
 
 std::string render(const JoinRound&, TimePoint) { return "join the next round"; }
 std::string render(const SpawnWorkers&, TimePoint) { return "spawn all workers"; }
-std::string render(const SignalGroups& action, TimePoint) {
+std::string render(const EndWorkers& action, TimePoint) {
   return fmt::format("{} to local ranks{}", signal_name(action.signal), ranks(action.workers));
 }
 std::string render(const SetDeadline& action, TimePoint now) {

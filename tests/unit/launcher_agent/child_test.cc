@@ -25,9 +25,6 @@ namespace {
 std::unique_ptr<ChildProcess> ended_shell(boost::asio::io_context& io, const std::string& script) {
   SpawnRequest request;
   request.argv = {"/bin/sh", "-c", script};
-  request.stdin_fd = STDIN_FILENO;
-  request.stdout_fd = STDOUT_FILENO;
-  request.stderr_fd = STDERR_FILENO;
   auto child = std::make_unique<ChildProcess>(io, spawn(request).value());
   child->watch([](ExitStatus) {});
   io.run();
