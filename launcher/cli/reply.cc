@@ -1,5 +1,6 @@
 #include "launcher/cli/reply.h"
 
+#include "launcher/text/text.h"
 #include "rendezvous/base/exit_codes.h"
 #include "rendezvous/base/print.h"
 #include "rendezvous/base/printable.h"
@@ -16,6 +17,13 @@ namespace ddprun::launcher {
 int refuse(const Error& error) {
   print_all(STDERR_FILENO,
             fmt::format("ddprun: {}\n", ddprun::printable(error.message(), std::string::npos)));
+  return to_exit_code(error.code());
+}
+
+int refuse_in_lines(std::string_view who, const Error& error) {
+  std::string lines;
+  for (const std::string_view line : split_lines(error.message())) lines += printable(line) + '\n';
+  print_all(STDERR_FILENO, fmt::format("{}: {}", who, lines));
   return to_exit_code(error.code());
 }
 

@@ -1,6 +1,7 @@
 #include "launcher/commands/drain.h"
 
 #include "launcher/agent/agent.h"
+#include "launcher/cli/reply.h"
 #include "launcher/process/pidfd.h"
 #include "launcher/text/text.h"
 #include "rendezvous/base/exit_codes.h"
@@ -14,6 +15,8 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <string>
+#include <utility>
 
 namespace ddprun::launcher {
 namespace {
@@ -31,9 +34,8 @@ std::string list(const std::vector<JobFacts>& jobs) {
   return text;
 }
 
-int fail(int code, const std::string& why) {
-  print_all(STDERR_FILENO, fmt::format("ddprun drain: {}\n", why));
-  return code;
+int cannot_drain(std::string why) {
+  return refuse_in_lines("ddprun drain", Error(ErrorCode::kUnavailable, std::move(why)));
 }
 
 /// SIGTERM with kDrainValue to exactly the process behind `pidfd`.
@@ -62,29 +64,23 @@ Result<pid_t> launcher_to_drain(const std::vector<JobFacts>& jobs, const std::st
                     list(meant)));
   }
   if (jobs.empty()) {
-    return Error(ErrorCode::kNotFound,
+    return Error(ErrorCode::kUnavailable,
                  "no job of yours runs on this host; for one on other hosts: ddprun drain --rdzv-endpoint "
                  "HOST:PORT --rdzv-id ID");
   }
-  return Error(ErrorCode::kNotFound,
+  return Error(ErrorCode::kUnavailable,
                fmt::format("no job \"{}\" on this host; your jobs here:{}", printable(wanted), list(jobs)));
 }
 
 int drain_local_job(const std::string& wanted) {
   const Result<pid_t> launcher = launcher_to_drain(find_jobs(read_own_processes()), wanted);
-  if (!launcher) {
-    const bool is_missing = launcher.error().code() == ErrorCode::kNotFound;
-    return fail(is_missing ? exit_code::kUnavailable : exit_code::kUsage, launcher.error().message());
-  }
+  if (!launcher) return refuse_in_lines("ddprun drain", launcher.error());
   // Looked for again with the pidfd in hand: now the pid cannot become somebody else's.
   const UniqueFd pidfd = open_pidfd(*launcher);
   const Result<pid_t> again = launcher_to_drain(find_jobs(read_own_processes()), std::to_string(*launcher));
-  if (!pidfd || !again)
-    return fail(exit_code::kUnavailable, fmt::format("the job of pid {} has just ended", *launcher));
-  if (!ask(pidfd)) {
-    return fail(exit_code::kUnavailable,
-                fmt::format("cannot signal pid {}: {}", *launcher, std::strerror(errno)));
-  }
+  if (!pidfd || !again) return cannot_drain(fmt::format("the job of pid {} has just ended", *launcher));
+  if (!ask(pidfd))
+    return cannot_drain(fmt::format("cannot signal pid {}: {}", *launcher, std::strerror(errno)));
   print_all(STDERR_FILENO,
             fmt::format("ddprun drain: pid {} was asked; its job ends with {} when its workers have\n",
                         *launcher, exit_code::kTempFail));

@@ -13,7 +13,7 @@ namespace ddprun::launcher {
 
 /// The launcher of the job that `wanted` names: a pid, a job's tag as `ddprun ps` shows it, its --rdzv-id, or
 /// nothing where only one job runs. Pure.
-/// Errors  kNotFound: there is no such job; kUsage: there are several. The message lists them.
+/// Errors  kUnavailable: there is no such job; kUsage: there are several. The message lists them.
 Result<pid_t> launcher_to_drain(const std::vector<JobFacts>& jobs, const std::string& wanted);
 
 /// `ddprun drain [JOB]`: asks a job on this host to checkpoint and end with 75: requeue me. Says what it did.

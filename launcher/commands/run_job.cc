@@ -58,23 +58,6 @@ std::string random_suffix() {
   return suffix;
 }
 
-int fail(const Error& error) {
-  print_all(STDERR_FILENO, fmt::format("ddprun: {}\n", printable(error.message())));
-  return to_exit_code(error.code());
-}
-
-/// A message of several lines, which show places in a file.
-std::string printable_lines(const std::string& message) {
-  std::vector<std::string> lines;
-  for (const std::string_view line : split_lines(message)) lines.push_back(printable(line));
-  return fmt::format("{}", fmt::join(lines, "\n"));
-}
-
-int fail_with_places(const Error& error) {
-  print_all(STDERR_FILENO, fmt::format("ddprun: {}\n", printable_lines(error.message())));
-  return to_exit_code(error.code());
-}
-
 /// "train.json: 2 problems: train.json:3:5: /train/epochz: unknown key; …". A place in the file that is shown
 /// with a caret stays here: on one line it shows nothing.
 std::string in_one_line(const std::string& message) {
@@ -90,10 +73,8 @@ std::string in_one_line(const std::string& message) {
 
 /// Says what keeps this node from starting; the other nodes hear it in one line.
 Error joins_all_the_same(const Error& error) {
-  print_all(STDERR_FILENO,
-            fmt::format("ddprun: {}\nddprun: it joins the job all the same, so that the other nodes "
-                        "hear of it\n",
-                        printable_lines(error.message())));
+  refuse_in_lines("ddprun", error);
+  print_all(STDERR_FILENO, "ddprun: it joins the job all the same, so that the other nodes hear of it\n");
   return {error.code(), in_one_line(error.message())};
 }
 
@@ -158,24 +139,24 @@ int run_watched(Plan plan, const rlimit& open_files, const why::HangLimits& hang
   std::optional<UniqueFd> events_file;
   if (!plan.options.events_file.empty()) {
     Result<UniqueFd> file = open_events_file(plan.options.events_file);  // a FIFO waits for its reader
-    if (!file) return fail(file.error());
+    if (!file) return refuse(file.error());
     events_file = std::move(*file);
   }
   // Whatever can hang, on a dead file system, a silent name server or a stuck stderr, comes while signals
   // still end this process.
   Result<HostAddresses> addresses = look_up_meeting(plan.meeting, plan.options.max_nodes == 1);
-  if (!addresses) return fail(addresses.error());
+  if (!addresses) return refuse(addresses.error());
   plan.meeting.addresses = std::move(*addresses);
-  if (Result<void> made = make_log_directory(plan); !made) return fail(made.error());
+  if (Result<void> made = make_log_directory(plan); !made) return refuse(made.error());
   std::optional<KeptFiles> memory;  // as long as there are workers
   if (plan.keeps_memory) {
     Result<KeptFiles> made = KeptFiles::make(plan.local_world_size.value());
-    if (!made) return fail(made.error());
+    if (!made) return refuse(made.error());
     memory.emplace(std::move(*made));
     plan.kept_memory = memory->names();
   }
   const Result<std::unique_ptr<SignalSource>> signals = SignalSource::open(io, agent_signals(plan));
-  if (!signals) return fail(signals.error());
+  if (!signals) return refuse(signals.error());
   JobOutput output(io, output_options(plan));
   Reporter reporter(
       plan, [&](std::string_view text) { output.write_launcher_line(text); }, output.files_beside());
@@ -185,7 +166,7 @@ int run_watched(Plan plan, const rlimit& open_files, const why::HangLimits& hang
   if (plan.options.metrics) {
     Result<watch::MetricsServer> server =
         watch::MetricsServer::start(*plan.options.metrics, plan.options.entrypoint);
-    if (!server) return fail(server.error());
+    if (!server) return refuse(server.error());
     metrics.emplace(std::move(*server));
     output.write_launcher_line(fmt::format("ddprun: metrics at {}\n", metrics->address()));
   }
@@ -255,7 +236,7 @@ int run_watched(Plan plan, const rlimit& open_files, const why::HangLimits& hang
 int run_job(const Options& options, Logger& logger) {
   const HostFacts host = read_host(options.numa_binding.empty() ? Topology::kSkip : Topology::kRead);
   Result<Plan> plan = make_plan(options, host, random_suffix());
-  if (!plan) return fail(plan.error());
+  if (!plan) return refuse(plan.error());
 
   if (plan->cannot_start) plan->cannot_start = joins_all_the_same(*plan->cannot_start);
   std::string job_text;
@@ -263,7 +244,7 @@ int run_job(const Options& options, Logger& logger) {
   if (entrypoint_kind(options) == EntrypointKind::kJob && !plan->cannot_start) {
     const Result<config::JobConfig> job = load_job(*plan);
     if (!job) {
-      if (!is_waited_for(options)) return fail_with_places(job.error());
+      if (!is_waited_for(options)) return refuse_in_lines("ddprun", job.error());
       plan->cannot_start = joins_all_the_same(job.error());
     } else {
       hang_timeout = hang_timeout_of(*job);
@@ -276,7 +257,7 @@ int run_job(const Options& options, Logger& logger) {
   const int workers = plan->local_world_size.value();
   const Result<rlimit> open_files = raise_open_files(
       fmt::format("a job of {} worker{} here", workers, workers == 1 ? "" : "s"), needed_descriptors(*plan));
-  if (!open_files) return fail(open_files.error());
+  if (!open_files) return refuse(open_files.error());
   return run_watched(std::move(*plan), *open_files, why::hang_limits(options, hang_timeout), logger);
 }
 

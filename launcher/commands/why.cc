@@ -4,7 +4,6 @@
 #include "launcher/commands/drain.h"
 #include "launcher/report/job_state.h"
 #include "launcher/report/running_jobs.h"
-#include "launcher/text/text.h"
 #include "launcher/why/desk/other_nodes.h"
 #include "launcher/why/look/look.h"
 #include "launcher/why/look/proc_look.h"
@@ -12,8 +11,6 @@
 #include "launcher/why/look/thread_state.h"
 #include "launcher/why/verdict/page.h"
 #include "launcher/why/verdict/verdict.h"
-#include "rendezvous/base/exit_codes.h"
-#include "rendezvous/base/print.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -41,7 +38,8 @@ std::vector<why::RankTarget> targets_of(const PublishedJob& state, const JobFact
 
 Result<pid_t> the_job(const std::vector<JobFacts>& jobs, const std::string& wanted) {
   if (jobs.empty())
-    return Error(ErrorCode::kNotFound, "no job of yours runs on this host; ask on one where its ranks are");
+    return Error(ErrorCode::kUnavailable,
+                 "no job of yours runs on this host; ask on one where its ranks are");
   for (const JobFacts& job : jobs) {
     for (const WorkerFacts& worker : job.workers) {
       if (wanted == std::to_string(worker.pid)) return job.launcher;
@@ -57,7 +55,8 @@ Result<why::JobPicture> take_picture(const std::string& wanted) {
   const auto job = std::find_if(jobs.begin(), jobs.end(),
                                 [&](const JobFacts& facts) { return facts.launcher == *launcher; });
   const std::optional<PublishedJob> state = parse_job_state(read_job_state(*launcher));
-  if (!state) return Error(ErrorCode::kNotFound, fmt::format("the job of pid {} has just ended", *launcher));
+  if (!state)
+    return Error(ErrorCode::kUnavailable, fmt::format("the job of pid {} has just ended", *launcher));
   why::JobPicture picture{.tag = job->tag,
                           .launcher = *launcher,
                           .command = job->command_line,
@@ -89,10 +88,7 @@ Result<why::JobPicture> take_picture(const std::string& wanted) {
 
 int run_why(const std::string& wanted, bool as_json) {
   const Result<why::JobPicture> picture = take_picture(wanted);
-  if (!picture) {
-    print_all(STDERR_FILENO, fmt::format("ddprun why: {}\n", picture.error().message()));
-    return picture.error().code() == ErrorCode::kUsage ? exit_code::kUsage : exit_code::kUnavailable;
-  }
+  if (!picture) return refuse_in_lines("ddprun why", picture.error());
   const why::Verdict verdict = why::judge(*picture);
   const std::string text = as_json ? why::render_json(*picture, verdict) : why::render(*picture, verdict);
   return answer(text);
