@@ -48,9 +48,7 @@ struct Step {
 
 struct SupervisorOptions {
   LocalWorldSize local_world_size{1};
-  Duration grace = std::chrono::seconds(30);  ///< from the death signal to SIGKILL
-  /// From SIGKILL to giving a worker up as stuck in the kernel.
-  Duration reap_limit = std::chrono::seconds(5);
+  Duration grace = std::chrono::seconds(30);        ///< from the death signal to SIGKILL
   Duration blame_window = std::chrono::seconds(3);  ///< from a symptom to stopping the others; 0: at once
   std::optional<Duration> job_timeout;
   std::vector<int> no_restart_exit_codes;

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <csignal>
 #include <utility>
 
@@ -16,6 +17,8 @@ namespace ddprun::launcher {
 namespace {
 
 constexpr const char* kTimeIsOver = "--job-timeout is over";
+// From SIGKILL to giving a worker up as stuck in the kernel.
+constexpr Duration kReapLimit = std::chrono::seconds(5);
 
 std::string count_workers(std::size_t count) {
   return fmt::format("{} worker{}", count, count == 1 ? "" : "s");
@@ -403,7 +406,7 @@ Supervisor::Actions Supervisor::kill_group(const std::string& cause, TimePoint n
   }
   story_ = fmt::format("{}; sending SIGKILL to rank{}{}", cause, targets.size() == 1 ? "" : "s", names);
   return {EndWorkers{.workers = targets, .signal = SIGKILL},
-          SetDeadline{.deadline = DeadlineKind::kReap, .at = now + options_.reap_limit}};
+          SetDeadline{.deadline = DeadlineKind::kReap, .at = now + kReapLimit}};
 }
 
 Supervisor::Actions Supervisor::give_up_on_stuck() {
@@ -417,7 +420,7 @@ Supervisor::Actions Supervisor::give_up_on_stuck() {
   has_stuck_ = true;
   forbid_restart(fmt::format("{} did not end on SIGKILL", names));
   story_ = fmt::format("{} did not end within {} of SIGKILL; leaving without waiting", names,
-                       format_duration(options_.reap_limit));
+                       format_duration(kReapLimit));
   Actions actions{NameStuck{stuck}};
   append(actions, sweep());
   return actions;

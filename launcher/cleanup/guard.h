@@ -72,7 +72,6 @@ class GuardPair {
   [[nodiscard]] std::set<pid_t> makers() const { return board_->makers(); }
   /// Until when workers may live; TimePoint::max(): as long as they like, or there are none.
   void hold_lease(TimePoint until);
-  [[nodiscard]] TimePoint lease() const { return board_->lease(); }
   /// The guard `pid` was killed and has been reaped: starts another in its place. Errors kOs.
   Result<void> replace(pid_t pid, const JobMarks& marks);
 

@@ -25,7 +25,6 @@ class ConsoleWait {
   void start(Patience patience, std::function<void()> on_done);
   /// Waits no longer.
   void end();
-  [[nodiscard]] bool is_running() const { return on_done_ != nullptr; }
 
  private:
   void look_again();

@@ -27,7 +27,6 @@ class ChildProcess {
 
   [[nodiscard]] pid_t pid() const { return pid_; }
   [[nodiscard]] bool is_running() const { return !status_.has_value(); }
-  [[nodiscard]] const std::optional<ExitStatus>& status() const { return status_; }
 
   /// Calls `on_exit` once, from the io_context, when the child has ended and been reaped. Dropped with the
   /// object.

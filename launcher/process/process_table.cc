@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <charconv>
@@ -167,19 +168,13 @@ std::vector<pid_t> read_own_children() {
 
 bool environment_has_tag(std::string_view environment, std::string_view tag) {
   const std::string wanted = fmt::format("{}=", env_name::kJobTag);
-  for (std::size_t begin = 0; begin < environment.size();) {
-    const std::size_t end = std::min(environment.find('\0', begin), environment.size());
-    std::string_view line = environment.substr(begin, end - begin);
-    begin = end + 1;
-    if (!line.starts_with(wanted)) continue;
-    line.remove_prefix(wanted.size());
-    while (!line.empty()) {
-      const std::size_t colon = std::min(line.find(':'), line.size());
-      if (line.substr(0, colon) == tag) return true;
-      line.remove_prefix(std::min(colon + 1, line.size()));
-    }
-  }
-  return false;
+  const auto has_it = [&](std::string_view entry) {
+    if (!entry.starts_with(wanted)) return false;
+    const std::vector<std::string_view> tags = split(entry.substr(wanted.size()), ':');
+    return std::find(tags.begin(), tags.end(), tag) != tags.end();
+  };
+  const std::vector<std::string_view> entries = split(environment, '\0');
+  return !tag.empty() && std::any_of(entries.begin(), entries.end(), has_it);
 }
 
 bool has_tag(pid_t pid, std::string_view tag) {

@@ -5,7 +5,6 @@
 #include "launcher/report/outcome.h"
 #include "launcher/report/symptom.h"
 
-#include <functional>
 #include <optional>
 #include <string>
 #include <vector>

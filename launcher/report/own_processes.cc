@@ -2,6 +2,7 @@
 
 #include "launcher/process/process_table.h"
 #include "launcher/report/job_state.h"
+#include "launcher/text/text.h"
 #include "rendezvous/base/proc_stat.h"
 #include "rendezvous/base/read_text.h"
 
@@ -11,19 +12,15 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <string_view>
 
 namespace ddprun::launcher {
 namespace {
 
-/// The parts of /proc/<pid>/cmdline.
-std::vector<std::string> split_at_zeros(const std::string& text) {
-  std::vector<std::string> parts;
-  for (std::size_t begin = 0; begin < text.size();) {
-    const std::size_t end = std::min(text.find('\0', begin), text.size());
-    parts.push_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return parts;
+/// The parts of /proc/<pid>/cmdline, each of which a zero ends.
+std::vector<std::string> arguments_in(const std::string& text) {
+  const std::vector<std::string_view> parts = split(text, '\0');
+  return {parts.begin(), parts.end() - (parts.back().empty() ? 1 : 0)};
 }
 
 double uptime_seconds() { return std::strtod(read_text("/proc/uptime").c_str(), nullptr); }
@@ -60,7 +57,7 @@ std::vector<ProcessFacts> read_own_processes() {
                          .age_s = std::max(0.0, uptime - seconds_of_field(stat, 22)),
                          .cpu_s = seconds_of_field(stat, 14) + seconds_of_field(stat, 15),
                          .memory = resident_bytes(directory),
-                         .arguments = split_at_zeros(read_text(directory + "/cmdline")),
+                         .arguments = arguments_in(read_text(directory + "/cmdline")),
                          .job_state = read_job_state(entry.pid)});
   }
   return processes;
