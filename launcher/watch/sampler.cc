@@ -7,18 +7,16 @@
 #include "launcher/why/look/proc_look.h"
 #include "launcher/why/look/work_process.h"
 #include "rendezvous/base/host_name.h"
+#include "rendezvous/base/open_file.h"
 #include "rendezvous/base/proc_stat.h"
 #include "rendezvous/base/read_text.h"
-#include "rendezvous/base/unique_fd.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <string_view>
 #include <utility>
 
@@ -31,37 +29,36 @@ double seconds_of(clockid_t clock) {
   return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
 }
 
-/// The last line of the end of a file that is not empty.
-std::string last_line_of(const std::string& path, off_t size) {
+/// The last line of the end of a file.
+std::string last_line_of(const std::string& path) {
   constexpr std::size_t kTail = 2048;
-  // Where a pipe or a device lies in its place it would block.
-  const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (!file) return {};
-  std::array<char, kTail> tail{};
-  const off_t begin = std::max<off_t>(0, size - static_cast<off_t>(kTail));
-  const ssize_t count = ::pread(file.get(), tail.data(), tail.size(), begin);
-  if (count <= 0) return {};
-  const std::vector<std::string_view> lines =
-      last_lines(std::string_view(tail.data(), static_cast<std::size_t>(count)), 1);
+  const Result<std::string> tail = load_tail_of_foreign_file(path, kTail);
+  if (!tail) return {};
+  const std::vector<std::string_view> lines = last_lines(*tail, 1);
   return lines.empty() ? std::string() : printable(lines.front());
 }
 
 void read_output(RankSample& sample, const std::string& log_dir) {
   if (log_dir.empty()) return;
   for (const char* name : {"/stdout.log", "/stderr.log"}) {
-    struct stat status {};
     const std::string path = log_dir + name;
-    if (::stat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode) || status.st_size == 0) continue;
-    const double written =
-        static_cast<double>(status.st_mtim.tv_sec) + static_cast<double>(status.st_mtim.tv_nsec) * 1e-9;
-    const double since = std::max(0.0, seconds_of(CLOCK_REALTIME) - written);
-    if (since >= sample.last_output_s.value_or(since + 1)) continue;
+    const std::optional<double> since = seconds_since_growth(path);
+    if (!since || *since >= sample.last_output_s.value_or(*since + 1)) continue;
     sample.last_output_s = since;
-    sample.last_line = last_line_of(path, status.st_size);
+    sample.last_line = last_line_of(path);
   }
 }
 
 }  // namespace
+
+std::optional<double> seconds_since_growth(const std::string& path) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode) || status.st_size == 0)
+    return std::nullopt;
+  const double written =
+      static_cast<double>(status.st_mtim.tv_sec) + static_cast<double>(status.st_mtim.tv_nsec) * 1e-9;
+  return std::max(0.0, seconds_of(CLOCK_REALTIME) - written);
+}
 
 void RankSampler::find_work() {
   // What has recorded is what was looked for; a script may go on to its next program.

@@ -13,6 +13,9 @@
 
 namespace ddprun::launcher::watch {
 
+/// Seconds since a log file grew; none if there is no such file, or nothing in it.
+std::optional<double> seconds_since_growth(const std::string& path);
+
 /// Reads a rank again and again: some ten files of /proc and the end of what it has recorded, about a quarter of a
 /// millisecond. It stops nothing, and keeps what it has found of the process.
 class RankSampler {
