@@ -1,5 +1,6 @@
 #include "launcher/output/output.h"
 
+#include "launcher/process/pipe.h"
 #include "rendezvous/base/printable.h"
 
 #include <boost/asio/post.hpp>
@@ -24,18 +25,6 @@ constexpr std::size_t kSearchedFirstBytes = 64 * 1024;
 static_assert(kSearchedFirstBytes >= TracebackScanner::kLongest);
 constexpr auto kPromptDelay = std::chrono::milliseconds(100);
 constexpr auto kFoldWindow = std::chrono::milliseconds(500);
-
-struct Pipe {
-  UniqueFd read_end;
-  UniqueFd write_end;
-};
-
-Result<Pipe> open_pipe() {
-  std::array<int, 2> ends{};
-  if (::pipe2(ends.data(), O_CLOEXEC) != 0)
-    return os_error("cannot open a pipe for a worker's output", errno);
-  return Pipe{UniqueFd(ends[0]), UniqueFd(ends[1])};
-}
 
 // Opened anew, for asio makes what it waits for non-blocking, and our shell shares what it gave us.
 int open_keyboard() {
@@ -281,8 +270,8 @@ Result<int> JobOutput::open_stream(const WorkerSpec& spec, bool is_stderr, Worke
       return streams.worker_ends_.back().get();
     }
   }
-  Result<Pipe> pipe = open_pipe();
-  if (!pipe) return pipe.error();
+  std::optional<Pipe> pipe = open_pipe();
+  if (!pipe) return os_error("cannot open a pipe for a worker's output", errno);
   streams.worker_ends_.push_back(std::move(pipe->write_end));
   add_pump(streams, std::move(pipe->read_end), std::move(routes));
   return streams.worker_ends_.back().get();

@@ -16,9 +16,9 @@ constexpr int kFirst = 100;
 }  // namespace
 
 std::optional<Lifeline> Lifeline::make() {
-  std::array<int, 2> ends{};
-  if (::pipe2(ends.data(), O_CLOEXEC | O_NONBLOCK) != 0) return std::nullopt;
-  return Lifeline(UniqueFd(ends[0]), UniqueFd(ends[1]));
+  std::optional<Pipe> pipe = open_pipe(O_NONBLOCK);
+  if (!pipe) return std::nullopt;
+  return Lifeline(std::move(*pipe));
 }
 
 // The owner and the signal belong to the open file, so each worker opens one of its own: by the name that

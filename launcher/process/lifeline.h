@@ -1,8 +1,9 @@
 #pragma once
 
-#include "rendezvous/base/unique_fd.h"
+#include "launcher/process/pipe.h"
 
 #include <optional>
+#include <utility>
 
 namespace ddprun::launcher {
 
@@ -22,14 +23,12 @@ class Lifeline {
   static std::optional<Lifeline> make();
 
   /// For SpawnRequest.
-  [[nodiscard]] int fd() const { return read_end_.get(); }
+  [[nodiscard]] int fd() const { return pipe_.read_end.get(); }
 
  private:
-  Lifeline(UniqueFd read_end, UniqueFd write_end)
-      : read_end_(std::move(read_end)), write_end_(std::move(write_end)) {}
+  explicit Lifeline(Pipe pipe) : pipe_(std::move(pipe)) {}
 
-  UniqueFd read_end_;
-  UniqueFd write_end_;
+  Pipe pipe_;
 };
 
 /// In a child that leads an OS process group, before its program runs: takes hold of the launcher's Lifeline.

@@ -1,6 +1,7 @@
 #include "launcher/process/run_program.h"
 
 #include "launcher/process/pidfd.h"
+#include "launcher/process/pipe.h"
 #include "rendezvous/base/unique_fd.h"
 
 #include <fcntl.h>
@@ -13,20 +14,10 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
+#include <optional>
 
 namespace ddprun::launcher {
 namespace {
-
-struct Pipe {
-  UniqueFd read_end;
-  UniqueFd write_end;
-};
-
-Pipe open_pipe() {
-  std::array<int, 2> ends{-1, -1};
-  if (::pipe2(ends.data(), O_CLOEXEC) != 0) return {};
-  return {UniqueFd(ends[0]), UniqueFd(ends[1])};
-}
 
 /// Appends what is there; false at the end.
 bool drain_into(int fd, std::string& text) {
@@ -56,17 +47,17 @@ pid_t start_program(const std::vector<std::string>& words, int out, int err, int
   std::vector<char*> argv;
   for (const std::string& word : words) argv.push_back(const_cast<char*>(word.c_str()));
   argv.push_back(nullptr);
-  Pipe problem = open_pipe();
+  std::optional<Pipe> problem = open_pipe();
   const pid_t parent = ::getpid();
-  const pid_t pid = problem.read_end ? ::fork() : -1;
+  const pid_t pid = problem ? ::fork() : -1;
   if (pid < 0) {
     refused = errno;
     return pid;
   }
-  if (pid == 0) become_program(argv.data(), out, err, problem.write_end.get(), parent);
-  problem.write_end.reset();
+  if (pid == 0) become_program(argv.data(), out, err, problem->write_end.get(), parent);
+  problem->write_end.reset();
   int error = 0;
-  if (::read(problem.read_end.get(), &error, sizeof error) != static_cast<ssize_t>(sizeof error)) return pid;
+  if (::read(problem->read_end.get(), &error, sizeof error) != static_cast<ssize_t>(sizeof error)) return pid;
   ::waitpid(pid, nullptr, 0);
   refused = error;
   return pid;
@@ -76,19 +67,19 @@ pid_t start_program(const std::vector<std::string>& words, int out, int err, int
 
 ProgramOutput run_program(const std::vector<std::string>& words, std::chrono::milliseconds limit) {
   ProgramOutput output;
-  Pipe out = open_pipe();
-  Pipe err = open_pipe();
-  if (!out.read_end || !err.read_end) {
+  std::optional<Pipe> out = open_pipe();
+  std::optional<Pipe> err = open_pipe();
+  if (!out || !err) {
     output.refused = errno;
     return output;
   }
-  const pid_t pid = start_program(words, out.write_end.get(), err.write_end.get(), output.refused);
+  const pid_t pid = start_program(words, out->write_end.get(), err->write_end.get(), output.refused);
   if (output.refused != 0) return output;
-  out.write_end.reset();
-  err.write_end.reset();
+  out->write_end.reset();
+  err->write_end.reset();
   const auto end = std::chrono::steady_clock::now() + limit;
   const UniqueFd pidfd = open_pidfd(pid);
-  std::array<pollfd, 3> waits{pollfd{out.read_end.get(), POLLIN, 0}, pollfd{err.read_end.get(), POLLIN, 0},
+  std::array<pollfd, 3> waits{pollfd{out->read_end.get(), POLLIN, 0}, pollfd{err->read_end.get(), POLLIN, 0},
                               pollfd{pidfd.get(), POLLIN, 0}};
   const auto is_over = [](const pollfd& wait) { return wait.fd < 0; };
   while (!std::all_of(waits.begin(), waits.end(), is_over)) {

@@ -3,6 +3,7 @@
 #include "launcher/process/close_range.h"
 #include "launcher/process/exec_failure.h"
 #include "launcher/process/lifeline.h"
+#include "launcher/process/pipe.h"
 #include "rendezvous/base/check.h"
 
 #include <fcntl.h>
@@ -21,6 +22,7 @@
 #include <csignal>
 #include <cstring>
 #include <memory>
+#include <optional>
 
 namespace ddprun::launcher {
 namespace {
@@ -207,11 +209,9 @@ Result<SpawnedProcess> clone_sharing_memory(ChildTask& task) {
 // only, which glibc does not wrap, and sharing memory needs a stack switch that C++ cannot express; so memory
 // is copied. Without a cgroup too where `kSharesMemory` is false.
 Result<SpawnedProcess> clone_copying_memory(ChildTask& task, int cgroup_fd) {
-  std::array<int, 2> report{};
-  if (::pipe2(report.data(), O_CLOEXEC) != 0) return os_error("pipe", errno);
-  UniqueFd read_end(report[0]);
-  UniqueFd write_end(report[1]);
-  task.report_fd = write_end.get();
+  std::optional<Pipe> report = open_pipe();
+  if (!report) return os_error("pipe", errno);
+  task.report_fd = report->write_end.get();
   int pidfd = -1;
   clone_args arguments{};
   arguments.flags = CLONE_VFORK | CLONE_PIDFD;
@@ -224,9 +224,9 @@ Result<SpawnedProcess> clone_copying_memory(ChildTask& task, int cgroup_fd) {
   const long pid = ::syscall(SYS_clone3, &arguments, sizeof arguments);
   if (pid == 0) child_main(&task);
   if (pid < 0) return os_error(cgroup_fd >= 0 ? "clone3 into the job's cgroup" : "clone3", errno);
-  write_end.reset();
+  report->write_end.reset();
   std::array<int, 2> answer{};
-  if (::read(read_end.get(), answer.data(), sizeof answer) == sizeof answer) {
+  if (::read(report->read_end.get(), answer.data(), sizeof answer) == sizeof answer) {
     task.stage = static_cast<Stage>(answer[0]);
     task.error_number = answer[1];
   }

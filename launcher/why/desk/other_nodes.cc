@@ -7,7 +7,6 @@
 #include "launcher/why/look/settle.h"
 #include "rendezvous/base/format_duration.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
 #include <unistd.h>
@@ -83,28 +82,27 @@ std::string silent_node_words(const std::string& name, milliseconds waited) {
 }
 
 Question::Question(pid_t launcher, LookKind kind) : launcher_(launcher), kind_(kind) {
-  std::array<int, 2> ends{-1, -1};
-  if (::pipe2(ends.data(), O_CLOEXEC) != 0) return;
-  from_.reset(ends[0]);
-  to_.reset(ends[1]);
+  std::optional<Pipe> pipe = open_pipe();
+  if (!pipe) return;
+  pipe_ = std::move(*pipe);
   ask();
 }
 
 void Question::ask() const {
   const UniqueFd pidfd = open_pidfd(launcher_);
-  if (!pidfd || to_.get() > 0xffff) return;
+  if (!pidfd || pipe_.write_end.get() > 0xffff) return;
   siginfo_t info{};
   info.si_signo = SIGURG;
   info.si_code = SI_QUEUE;
   info.si_pid = ::getpid();
   info.si_uid = ::getuid();
-  info.si_value.sival_int = mark_of(kind_) << 16 | to_.get();
+  info.si_value.sival_int = mark_of(kind_) << 16 | pipe_.write_end.get();
   signal_pidfd(pidfd, SIGURG, &info);
 }
 
 OtherNodes Question::answer(steady_clock::time_point until) {
   OtherNodes nodes;
-  if (!from_) return nodes;
+  if (!pipe_.read_end) return nodes;
   // Signals of one number that come at the same moment are one: another program may have got there first.
   // Not all at the same moment again.
   const milliseconds pause =
@@ -121,7 +119,7 @@ OtherNodes Question::answer(steady_clock::time_point until) {
       ask_again_at = now + pause;
     }
     const auto next = nodes.has_heard() ? until : std::min(until, ask_again_at);
-    pollfd wait{from_.get(), POLLIN, 0};
+    pollfd wait{pipe_.read_end.get(), POLLIN, 0};
     const auto left =
         std::max<std::int64_t>(0, std::chrono::duration_cast<milliseconds>(next - now).count() + 1);
     if (::poll(&wait, 1, static_cast<int>(left)) <= 0) {
@@ -129,7 +127,7 @@ OtherNodes Question::answer(steady_clock::time_point until) {
       continue;
     }
     std::array<char, 65536> buffer{};
-    const ssize_t count = ::read(from_.get(), buffer.data(), buffer.size());
+    const ssize_t count = ::read(pipe_.read_end.get(), buffer.data(), buffer.size());
     if (count <= 0) break;
     text.append(buffer.data(), static_cast<std::size_t>(count));
     for (std::size_t end = text.find('\n'); end != std::string::npos; end = text.find('\n')) {

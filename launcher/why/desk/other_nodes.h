@@ -1,8 +1,8 @@
 #pragma once
 
+#include "launcher/process/pipe.h"
 #include "launcher/report/look_desk.h"
 #include "launcher/why/facts/facts.h"
-#include "rendezvous/base/unique_fd.h"
 
 #include <sys/types.h>
 
@@ -79,8 +79,7 @@ class Question {
 
   pid_t launcher_;
   LookKind kind_;
-  UniqueFd from_;
-  UniqueFd to_;  ///< which the launcher opens anew
+  Pipe pipe_;  ///< its writing end is opened anew by the launcher
 };
 
 /// Reads the answers to a LookKind::kWhy until then, and puts them into the picture, in which the ranks here are.

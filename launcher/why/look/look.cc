@@ -1,5 +1,6 @@
 #include "launcher/why/look/look.h"
 
+#include "launcher/process/pipe.h"
 #include "launcher/process/process_table.h"
 #include "launcher/why/facts/facts_json.h"
 #include "launcher/why/look/native_stack.h"
@@ -16,7 +17,6 @@
 #include "rendezvous/base/read_text.h"
 #include "rendezvous/base/unique_fd.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/prctl.h>
@@ -306,20 +306,19 @@ LookingProcess start_looking(const RankTarget& target, std::chrono::milliseconds
   looking.facts.local_rank = target.local_rank;
   looking.facts.pid = target.pid;
   if (target.pid == 0) return looking;
-  std::array<int, 2> ends{-1, -1};
-  if (::pipe2(ends.data(), O_CLOEXEC) != 0) {
+  std::optional<Pipe> pipe = open_pipe();
+  if (!pipe) {
     looking.facts.problem = "no pipe could be opened to look at it";
     return looking;
   }
-  looking.out.reset(ends[0]);
-  const UniqueFd write_end(ends[1]);
+  looking.out = std::move(pipe->read_end);
   const pid_t parent = ::getpid();
   looking.pid = ::fork();
   if (looking.pid != 0) return looking;
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent) ::_exit(1);
   std::signal(SIGCHLD, SIG_DFL);
-  Looker(target, write_end.get()).look(between);
+  Looker(target, pipe->write_end.get()).look(between);
   ::_exit(0);
 }
 
