@@ -1,9 +1,7 @@
 #include "launcher/watch/metrics_server.h"
 
-#include "launcher/process/pidfd.h"
 #include "launcher/watch/metrics_text.h"
 #include "launcher/watch/sampler.h"
-#include "launcher/why/desk/beside.h"
 #include "rendezvous/base/alarm.h"
 #include "rendezvous/base/gate.h"
 
@@ -17,7 +15,6 @@
 #include <unistd.h>
 
 #include <chrono>
-#include <csignal>
 #include <cstddef>
 #include <cstdint>
 #include <list>
@@ -166,15 +163,11 @@ Result<MetricsServer> MetricsServer::start(const Endpoint& place, const std::str
                  fmt::format("--metrics: nobody can listen at {}: {}", to_string(place), error.message()));
   const std::uint16_t port = acceptor.local_endpoint().port();
   const pid_t launcher = ::getpid();
-  Result<UniqueFd> pidfd = why::start_beside("metrics", acceptor.native_handle(),
-                                             [&](int listener) { serve_all(listener, launcher, command); });
-  if (!pidfd) return pidfd.error();
+  Result<why::Beside> process = why::start_beside(
+      "metrics", acceptor.native_handle(), [&](int listener) { serve_all(listener, launcher, command); });
+  if (!process) return process.error();
   const Endpoint shown{place.host.empty() ? "localhost" : place.host, Port(port)};
-  return MetricsServer(std::move(*pidfd), fmt::format("http://{}/metrics", to_string(shown)));
-}
-
-MetricsServer::~MetricsServer() {
-  if (pidfd_) signal_pidfd(pidfd_, SIGKILL);
+  return MetricsServer(std::move(*process), fmt::format("http://{}/metrics", to_string(shown)));
 }
 
 }  // namespace ddprun::launcher::watch

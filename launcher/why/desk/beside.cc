@@ -1,14 +1,17 @@
 #include "launcher/why/desk/beside.h"
 
 #include "launcher/process/leave_launcher.h"
-#include "launcher/process/pidfd.h"
+#include "launcher/process/pipe.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <csignal>
+#include <optional>
+#include <utility>
 
 namespace ddprun::launcher::why {
 namespace {
@@ -27,15 +30,34 @@ namespace {
   ::_exit(0);
 }
 
-}  // namespace
+Error cannot_start_beside(const char* name, const char* call) {
+  return os_error(fmt::format("cannot start the process \"{}\": {}", name, call), errno);
+}
 
-Result<UniqueFd> start_beside(const char* name, int kept, const std::function<void(int)>& work) {
+Result<UniqueFd> fork_beside(const char* name, int kept, const std::function<void(int)>& work) {
   const pid_t parent = ::getpid();
   const pid_t pid = ::fork();
-  if (pid < 0) return os_error(fmt::format("cannot start the process \"{}\": fork", name), errno);
+  if (pid < 0) return cannot_start_beside(name, "fork");
   if (pid == 0) run_beside(name, kept, work, parent);
   // Nobody can have reaped it yet: this is the thread that would.
   return open_pidfd(pid);
+}
+
+}  // namespace
+
+Result<Beside> start_beside(const char* name, int kept, const std::function<void(int)>& work) {
+  Result<UniqueFd> pidfd = fork_beside(name, kept, work);
+  if (!pidfd) return pidfd.error();
+  return Beside(std::move(*pidfd));
+}
+
+Result<Beside> start_beside(const char* name, const std::function<void(int)>& work) {
+  std::optional<Pipe> pipe = open_pipe();
+  if (!pipe) return cannot_start_beside(name, "pipe");
+  ::fcntl(pipe->read_end.get(), F_SETFL, O_NONBLOCK);
+  Result<UniqueFd> pidfd = fork_beside(name, pipe->write_end.get(), work);
+  if (!pidfd) return pidfd.error();
+  return Beside(std::move(*pidfd), std::move(pipe->read_end));
 }
 
 }  // namespace ddprun::launcher::why

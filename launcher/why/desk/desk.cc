@@ -1,8 +1,6 @@
 #include "launcher/why/desk/desk.h"
 
-#include "launcher/process/pidfd.h"
 #include "launcher/report/job_state.h"
-#include "launcher/why/desk/beside.h"
 #include "launcher/why/desk/other_nodes.h"
 #include "launcher/why/facts/facts_json.h"
 #include "launcher/why/facts/fit.h"
@@ -20,7 +18,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <csignal>
 #include <cstdint>
 #include <utility>
 #include <vector>
@@ -107,10 +104,8 @@ std::optional<LookAnswer> parse_look_answer(std::string_view line) {
   }
 }
 
-Desk::Look::Look(boost::asio::io_context& io, UniqueFd process, int from)
-    : pidfd(std::move(process)), descriptor(io, from), deadline(io) {}
-
-Desk::Look::~Look() { signal_pidfd(pidfd, SIGKILL); }
+Desk::Look::Look(boost::asio::io_context& io, Beside started)
+    : process(std::move(started)), descriptor(io, process.release_said()), deadline(io) {}
 
 Desk::Desk(boost::asio::io_context& io, NumbersWork numbers, const QuietSince& quiet)
     : io_(io),
@@ -150,17 +145,11 @@ void Desk::look(std::uint64_t number, std::size_t most_bytes) {
 }
 
 bool Desk::begin_look(std::size_t most_bytes) {
-  std::array<int, 2> ends{-1, -1};
-  if (::pipe2(ends.data(), O_CLOEXEC) != 0) return false;
-  UniqueFd from(ends[0]);
-  const UniqueFd to(ends[1]);
-  ::fcntl(from.get(), F_SETFL, O_NONBLOCK);
-  Result<UniqueFd> process =
-      start_beside("why-look", to.get(), [this, launcher = ::getpid(), most_bytes](int out) {
-        look_and_tell(launcher, most_bytes, quiet_, out);
-      });
+  Result<Beside> process = start_beside("why-look", [this, launcher = ::getpid(), most_bytes](int out) {
+    look_and_tell(launcher, most_bytes, quiet_, out);
+  });
   if (!process) return false;
-  look_ = std::make_unique<Look>(io_, std::move(*process), from.release());
+  look_ = std::make_unique<Look>(io_, std::move(*process));
   ++look_turn_;
   look_->deadline.set_after(kLookTime, [this] { end_look(); });
   read();

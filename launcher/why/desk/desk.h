@@ -1,6 +1,7 @@
 #pragma once
 
 #include "launcher/report/look_desk.h"
+#include "launcher/why/desk/beside.h"
 #include "launcher/why/desk/numbers_process.h"
 #include "launcher/why/desk/quiet_since.h"
 #include "rendezvous/base/alarm.h"
@@ -53,14 +54,11 @@ class Desk final : public LookDesk {
   void answered(const LookAnswer& part) override;
 
  private:
-  /// A process that looks at the ranks of this node; destroyed: killed.
+  /// A process that looks at the ranks of this node.
   struct Look {
-    Look(boost::asio::io_context& io, UniqueFd process, int from);
-    ~Look();
-    Look(const Look&) = delete;
-    Look& operator=(const Look&) = delete;
+    Look(boost::asio::io_context& io, Beside started);
 
-    UniqueFd pidfd;
+    Beside process;
     boost::asio::posix::stream_descriptor descriptor;
     std::string said;
     std::map<std::uint64_t, std::size_t> bytes_left;  ///< by the number of each question that hears it

@@ -1,8 +1,5 @@
 #include "launcher/why/desk/numbers_process.h"
 
-#include "launcher/process/pidfd.h"
-#include "launcher/why/desk/beside.h"
-
 #include <boost/asio/buffer.hpp>
 #include <poll.h>
 #include <sys/socket.h>
@@ -10,7 +7,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <csignal>
 #include <utility>
 
 namespace ddprun::launcher::why {
@@ -42,7 +38,7 @@ void NumbersProcess::wanted(std::uint64_t number, std::size_t most_bytes) {
   if (waiting_.size() >= kMostRequests) return tell_(number, {}, true);
   waiting_.push_back(number);
   if (waiting_.size() > 1) return;
-  if (!pidfd_ && !start()) return stop();
+  if (!process_ && !start()) return stop();
   most_bytes_ = most_bytes - std::min(most_bytes, kReserve);
   const std::uint64_t request = most_bytes_;
   if (::send(line_.native_handle(), &request, sizeof request, MSG_DONTWAIT | MSG_NOSIGNAL) != sizeof request)
@@ -57,10 +53,10 @@ bool NumbersProcess::start() {
     return false;
   UniqueFd ours(ends[0]);
   const UniqueFd theirs(ends[1]);
-  Result<UniqueFd> process = start_beside(
+  Result<Beside> process = start_beside(
       "numbers", theirs.get(), [work = work_, launcher = ::getpid()](int line) { work(launcher, line); });
   if (!process) return false;
-  pidfd_ = std::move(*process);
+  process_.emplace(std::move(*process));
   line_.assign(ours.release());
   ++started_;
   read();
@@ -71,10 +67,10 @@ void NumbersProcess::read() {
   line_.async_read_some(
       boost::asio::buffer(buffer_),
       gate_.pass([this, mine = started_](boost::system::error_code error, std::size_t count) {
-        if (mine != started_ || !pidfd_) return;
+        if (mine != started_ || !process_) return;
         if (error) return stop();
         take(count);
-        if (pidfd_) read();
+        if (process_) read();
       }));
 }
 
@@ -96,10 +92,8 @@ void NumbersProcess::answer_all(std::string_view text) {
 
 void NumbersProcess::stop() {
   deadline_.cancel();
-  if (pidfd_) {
-    signal_pidfd(pidfd_, SIGKILL);
-    killed_ = std::exchange(pidfd_, UniqueFd());
-  }
+  if (process_) killed_ = process_->kill();
+  process_.reset();
   boost::system::error_code ignored;
   line_.close(ignored);
   text_.clear();

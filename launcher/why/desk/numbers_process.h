@@ -1,5 +1,6 @@
 #pragma once
 
+#include "launcher/why/desk/beside.h"
 #include "rendezvous/base/alarm.h"
 #include "rendezvous/base/gate.h"
 #include "rendezvous/base/unique_fd.h"
@@ -12,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -51,7 +53,7 @@ class NumbersProcess {
   boost::asio::io_context& io_;
   NumbersWork work_;
   Tell tell_;
-  UniqueFd pidfd_;   ///< none: there is no process
+  std::optional<Beside> process_;
   UniqueFd killed_;  ///< the one before, which may not have ended yet
   boost::asio::posix::stream_descriptor line_;
   std::uint64_t started_ = 0;  ///< how many processes there have been

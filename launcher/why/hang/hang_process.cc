@@ -1,7 +1,5 @@
 #include "launcher/why/hang/hang_process.h"
 
-#include "launcher/process/pidfd.h"
-#include "launcher/why/desk/beside.h"
 #include "launcher/why/desk/other_nodes.h"
 #include "launcher/why/look/proc_look.h"
 #include "launcher/why/look/rank_record.h"
@@ -15,16 +13,11 @@
 #include "launcher/why/verdict/straggler_watch.h"
 #include "rendezvous/base/print.h"
 
-#include <fcntl.h>
 #include <nlohmann/json.hpp>
 #include <time.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <array>
-#include <cerrno>
 #include <chrono>
-#include <csignal>
 #include <map>
 #include <string>
 #include <utility>
@@ -274,21 +267,9 @@ std::optional<News> parse_news(std::string_view line) {
   }
 }
 
-Result<HangProcess> HangProcess::start(const JobPicture& picture, const std::vector<RankTarget>& targets,
-                                       HangLimits limits, QuietSince& quiet) {
-  std::array<int, 2> ends{-1, -1};
-  if (::pipe2(ends.data(), O_CLOEXEC) != 0) return os_error("cannot start the watch for hangs: pipe", errno);
-  UniqueFd news(ends[0]);
-  const UniqueFd write_end(ends[1]);
-  ::fcntl(news.get(), F_SETFL, O_NONBLOCK);
-  Result<UniqueFd> pidfd = start_beside("hang-watch", write_end.get(),
-                                        [&](int out) { watch(picture, targets, limits, quiet, out); });
-  if (!pidfd) return pidfd.error();
-  return HangProcess(std::move(*pidfd), std::move(news));
-}
-
-HangProcess::~HangProcess() {
-  if (pidfd_) signal_pidfd(pidfd_, SIGKILL);
+Result<Beside> start_hang_process(const JobPicture& picture, const std::vector<RankTarget>& targets,
+                                  HangLimits limits, QuietSince& quiet) {
+  return start_beside("hang-watch", [&](int out) { watch(picture, targets, limits, quiet, out); });
 }
 
 }  // namespace ddprun::launcher::why

@@ -76,11 +76,11 @@ void HangWatch::stop() {
 void HangWatch::begin() {
   HangLimits limits = limits_;
   limits.is_alone = targets_.size() >= static_cast<std::size_t>(picture_.world_size);
-  Result<HangProcess> watcher = HangProcess::start(picture_, targets_, limits, parts_.quiet);
+  Result<Beside> watcher = start_hang_process(picture_, targets_, limits, parts_.quiet);
   if (!watcher)
     return parts_.print(fmt::format("ddprun: {}; hangs are not told\n", watcher.error().message()));
   watcher_.emplace(std::move(*watcher));
-  descriptor_.assign(watcher_->release_news());
+  descriptor_.assign(watcher_->release_said());
   read();
 }
 

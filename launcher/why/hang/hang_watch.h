@@ -66,7 +66,7 @@ class HangWatch final : public Observer {
   Alarm begin_;
   JobPicture picture_;
   std::vector<RankTarget> targets_;  ///< pid 0: it has ended
-  std::optional<HangProcess> watcher_;
+  std::optional<Beside> watcher_;
   boost::asio::posix::stream_descriptor descriptor_;
   std::array<char, 4096> buffer_{};
   std::string text_;
