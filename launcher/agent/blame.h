@@ -2,7 +2,6 @@
 
 #include "launcher/report/outcome.h"
 #include "rendezvous/base/clock.h"
-#include "rendezvous/base/error.h"
 #include "rendezvous/base/exit_status.h"
 #include "rendezvous/base/ids.h"
 
@@ -15,17 +14,13 @@
 namespace ddprun::launcher {
 
 /// One worker of the current generation, as the supervisor sees it.
-struct SupervisedWorker {
+struct SupervisedWorker : WorkerFate {
   Rank rank{};
   pid_t pid = 0;  ///< 0: not spawned
   bool is_alive = false;
   std::optional<ExitStatus> status;
-  Ending ending;
-  std::optional<Error> spawn_error;
-  EndKind end_kind = EndKind::kNotStarted;
-  std::optional<int> stopped_with;  ///< the last signal we sent it
-  std::optional<int> asked_with;    ///< the one before SIGKILL
-  TimePoint started_at{};
+  std::optional<int> asked_with;  ///< the signal we sent it before SIGKILL
+  TimePoint started_at{};         ///< of the events, as is `ended_at`; the process's own are WorkerOutcome's
   TimePoint ended_at{};
 };
 

@@ -305,11 +305,8 @@ std::vector<WorkerOutcome> WorkerGroup::close(const std::vector<SupervisedWorker
   std::vector<WorkerOutcome> outcomes;
   outcomes.reserve(workers_.size());
   for (const auto& worker : workers_) {
-    const SupervisedWorker& judged = seen[static_cast<std::size_t>(worker->spec.local_rank.value())];
-    worker->outcome.end_kind = judged.end_kind;
-    worker->outcome.spawn_error = judged.spawn_error;
-    worker->outcome.stopped_with = judged.stopped_with;
-    worker->outcome.ending = judged.ending;
+    WorkerFate& fate = worker->outcome;
+    fate = seen[static_cast<std::size_t>(worker->spec.local_rank.value())];
     if (worker->streams) {
       worker->streams->finish();
       note_last_words(*worker);

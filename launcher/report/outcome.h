@@ -45,18 +45,22 @@ struct Ending {
   std::optional<TimePoint> failed_at{};
 };
 
+/// What the supervisor makes of a worker's end.
+struct WorkerFate {
+  EndKind end_kind = EndKind::kNotStarted;
+  std::optional<Error> spawn_error;  ///< why it could not be started; set on the root cause only
+  std::optional<int> stopped_with;   ///< last signal the agent sent it: SIGTERM while draining, SIGKILL after
+  Ending ending;
+};
+
 /// Everything known about one worker of one generation once it is over: what any node may know, and what only its own
 /// does. Facts only: failure_report.h writes the prose.
-struct WorkerOutcome : membership::WorkerEnd {
-  std::optional<Error> spawn_error;  ///< why it could not be started; set on the root cause only
-  EndKind end_kind = EndKind::kNotStarted;
-  std::optional<int> stopped_with;  ///< last signal the agent sent it: SIGTERM while draining, SIGKILL after
-  TimePoint started_at{};           ///< BootClock: CLOCK_BOOTTIME, ns
+struct WorkerOutcome : membership::WorkerEnd, WorkerFate {
+  TimePoint started_at{};  ///< BootClock: CLOCK_BOOTTIME, ns
   TimePoint ended_at{};
   std::string stdout_path;  ///< empty when the stream went to no file
   std::string stderr_path;
   bool error_file_is_old = false;  ///< it lay there when the worker was started, and has not changed since
-  Ending ending;
   /// Its last bytes on stderr, kStderrTailBytes at most, from a line's start if there is one.
   std::string stderr_tail;
   PrintedTraceback traceback;  ///< the last whole one on stderr; may be none

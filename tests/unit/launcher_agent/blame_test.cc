@@ -20,8 +20,12 @@ struct Workers {
 
   SupervisedWorker& add() {
     const int index = static_cast<int>(all.size());
-    all.push_back({.rank = Rank(4 + index), .pid = 700 + index, .is_alive = true, .started_at = kStart});
-    return all.back();
+    SupervisedWorker& worker = all.emplace_back();
+    worker.rank = Rank(4 + index);
+    worker.pid = 700 + index;
+    worker.is_alive = true;
+    worker.started_at = kStart;
+    return worker;
   }
   Workers& runs() {
     add();
