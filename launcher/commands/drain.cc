@@ -22,14 +22,15 @@ namespace ddprun::launcher {
 namespace {
 
 bool is_meant(const JobFacts& job, const std::string& wanted) {
-  return wanted.empty() || wanted == std::to_string(job.launcher) || wanted == job.tag ||
-         (wanted == job.run_id && !job.run_id.empty());
+  return wanted.empty() || wanted == std::to_string(job.launcher) || wanted == job.state.tag ||
+         (wanted == job.state.run_id && !job.state.run_id.empty());
 }
 
 std::string list(const std::vector<JobFacts>& jobs) {
   std::string text;
   for (const JobFacts& job : jobs) {
-    text += fmt::format("\n  pid {:<8} job {:<20} {}", job.launcher, job.tag, shorten(job.command_line, 80));
+    text += fmt::format("\n  pid {:<8} job {:<20} {}", job.launcher, job.state.tag,
+                        shorten(job.command_line, 80));
   }
   return text;
 }

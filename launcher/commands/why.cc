@@ -2,7 +2,6 @@
 
 #include "launcher/cli/reply.h"
 #include "launcher/commands/drain.h"
-#include "launcher/report/job_state.h"
 #include "launcher/report/running_jobs.h"
 #include "launcher/why/desk/other_nodes.h"
 #include "launcher/why/look/look.h"
@@ -12,29 +11,11 @@
 #include "launcher/why/verdict/page.h"
 #include "launcher/why/verdict/verdict.h"
 
-#include <fmt/format.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <chrono>
 
 namespace ddprun::launcher {
 namespace {
-
-/// All local ranks of the generation; one that is no more has no pid.
-std::vector<why::RankTarget> targets_of(const PublishedJob& state, const JobFacts& job) {
-  std::vector<why::RankTarget> targets;
-  const bool has_ranks = state.world_size > 0;
-  for (int local = 0; has_ranks && local < state.local_world_size; ++local) {
-    why::RankTarget target{.rank = state.base_rank + local, .local_rank = local, .pid = 0};
-    for (const WorkerFacts& worker : job.workers) {
-      if (worker.local_rank == local) target.pid = worker.pid;
-    }
-    if (target.pid != 0) target.started = why::start_of(target.pid);
-    targets.push_back(target);
-  }
-  return targets;
-}
 
 Result<pid_t> the_job(const std::vector<JobFacts>& jobs, const std::string& wanted) {
   if (jobs.empty())
@@ -42,7 +23,7 @@ Result<pid_t> the_job(const std::vector<JobFacts>& jobs, const std::string& want
                  "no job of yours runs on this host; ask on one where its ranks are");
   for (const JobFacts& job : jobs) {
     for (const WorkerFacts& worker : job.workers) {
-      if (wanted == std::to_string(worker.pid)) return job.launcher;
+      if (wanted == std::to_string(worker.process.pid)) return job.launcher;
     }
   }
   return launcher_to_drain(jobs, wanted);
@@ -54,24 +35,15 @@ Result<why::JobPicture> take_picture(const std::string& wanted) {
   if (!launcher) return launcher.error();
   const auto job = std::find_if(jobs.begin(), jobs.end(),
                                 [&](const JobFacts& facts) { return facts.launcher == *launcher; });
-  const std::optional<PublishedJob> state = parse_job_state(read_job_state(*launcher));
-  if (!state)
-    return Error(ErrorCode::kUnavailable, fmt::format("the job of pid {} has just ended", *launcher));
-  why::JobPicture picture{.tag = job->tag,
-                          .launcher = *launcher,
-                          .command = job->command_line,
-                          .generation = state->restart_count,
-                          .phase = state->phase,
-                          .world_size = state->world_size,
-                          .taken_ns = 0,
-                          .ranks = {}};
+  const PublishedJob& state = job->state;
+  why::JobPicture picture = why::picture_of(state, *launcher, job->command_line);
   const auto began = std::chrono::steady_clock::now();
   std::optional<why::Question> question;
-  const bool has_others = state->world_size > state->local_world_size;
-  const bool is_in_container = state->launcher != *launcher;
+  const bool has_others = state.world_size > state.local_world_size;
+  const bool is_in_container = state.launcher != *launcher;
   if (has_others && !is_in_container) question.emplace(*launcher, LookKind::kWhy);
   picture.is_launcher_stopped = why::is_stopped(why::look_at_process(*launcher));
-  picture.ranks = why::look_at_ranks(targets_of(*state, *job), {});
+  picture.ranks = why::look_at_ranks(why::targets_of(state), {});
   picture.taken_ns = std::chrono::nanoseconds(std::chrono::system_clock::now().time_since_epoch()).count();
   why::settle(picture);
   // What the launcher is about to start is not there yet.

@@ -101,12 +101,7 @@ std::optional<JobSample> JobSampler::sample() {
   if (state->launcher != launcher_) {
     // In a pid namespace of its own the launcher knows its workers by other numbers.
     for (const JobFacts& job : find_jobs(read_own_processes())) {
-      if (job.launcher != launcher_) continue;
-      std::fill(state->workers.begin(), state->workers.end(), 0);
-      for (const WorkerFacts& worker : job.workers) {
-        const auto index = static_cast<std::size_t>(worker.local_rank);
-        if (index < state->workers.size()) state->workers[index] = worker.pid;
-      }
+      if (job.launcher == launcher_) state->workers = job.state.workers;
     }
   }
   JobSample sample;

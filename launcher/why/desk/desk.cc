@@ -4,7 +4,6 @@
 #include "launcher/why/desk/other_nodes.h"
 #include "launcher/why/facts/facts_json.h"
 #include "launcher/why/facts/fit.h"
-#include "launcher/why/look/look.h"
 #include "launcher/why/look/proc_look.h"
 #include "launcher/why/look/settle.h"
 #include "rendezvous/base/print.h"
@@ -41,22 +40,8 @@ std::int64_t now_ns() {
 void look_and_tell(pid_t launcher, std::size_t most_bytes, const QuietSince& quiet, int out) {
   const std::optional<PublishedJob> state = parse_job_state(read_job_state(launcher));
   if (!state || !has_ranks(state->phase)) return;  // they would be those of another round, or nobody's
-  std::vector<RankTarget> targets;
-  for (int local = 0; local < static_cast<int>(state->workers.size()); ++local) {
-    const pid_t pid = state->workers[static_cast<std::size_t>(local)];
-    targets.push_back({.rank = state->base_rank + local,
-                       .local_rank = local,
-                       .pid = pid,
-                       .started = pid == 0 ? 0 : start_of(pid)});
-  }
-  JobPicture picture{.tag = state->tag,
-                     .launcher = launcher,
-                     .command = {},
-                     .generation = state->restart_count,
-                     .phase = state->phase,
-                     .world_size = state->world_size,
-                     .taken_ns = 0,
-                     .ranks = look_at_ranks(targets, {})};
+  JobPicture picture = picture_of(*state, launcher, {});
+  picture.ranks = look_at_ranks(targets_of(*state), {});
   settle(picture);
   see_launcher_connections(picture);
   if (!has_ranks(picture.phase)) return;

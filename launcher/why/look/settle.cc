@@ -9,6 +9,30 @@ namespace ddprun::launcher::why {
 
 bool has_ranks(std::string_view phase) { return phase == "running" || phase == "waiting"; }
 
+JobPicture picture_of(const PublishedJob& state, pid_t launcher, std::string command) {
+  return {.tag = state.tag,
+          .launcher = launcher,
+          .command = std::move(command),
+          .generation = state.restart_count,
+          .phase = state.phase,
+          .world_size = state.world_size,
+          .ranks = {}};
+}
+
+std::vector<RankTarget> targets_of(const PublishedJob& state) {
+  std::vector<RankTarget> targets;
+  if (state.world_size == 0) return targets;
+  int local = 0;
+  for (const pid_t pid : state.workers) {
+    targets.push_back({.rank = state.base_rank + local,
+                       .local_rank = local,
+                       .pid = pid,
+                       .started = pid == 0 ? 0 : start_of(pid)});
+    ++local;
+  }
+  return targets;
+}
+
 void settle(JobPicture& picture, const std::optional<PublishedJob>& now) {
   picture.phase = now ? now->phase : "ending";
   picture.awaits = now ? now->awaits : std::string();

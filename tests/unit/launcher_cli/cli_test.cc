@@ -424,11 +424,11 @@ TEST_CASE("draining a job of this host names it, or nothing where there is only 
 
 TEST_CASE("a job to drain is found by pid, tag and job id; none and several are said with a list") {
   JobFacts one;
-  one.tag = "a1b2";
-  one.run_id = "cifar";
+  one.state.tag = "a1b2";
+  one.state.run_id = "cifar";
   one.launcher = 4711;
   JobFacts two = one;
-  two.tag = "c3d4";
+  two.state.tag = "c3d4";
   two.launcher = 4712;
   CHECK(launcher_to_drain({one, two}, "4712").value() == 4712);
   CHECK(launcher_to_drain({one, two}, "a1b2").value() == 4711);

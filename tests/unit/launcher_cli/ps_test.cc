@@ -136,7 +136,7 @@ TEST_CASE("a job in a pid namespace of its own is listed by the pids of the one 
   REQUIRE(jobs.size() == 1);
   REQUIRE(jobs[0].workers.size() == 1);
   CHECK(jobs[0].launcher == 1001);
-  CHECK(jobs[0].workers[0].pid == 1003);
+  CHECK(jobs[0].workers[0].process.pid == 1003);
   CHECK(jobs[0].workers[0].rank == 1);
 }
 
@@ -151,9 +151,9 @@ TEST_CASE("a job within a job is another one, and the oldest job comes first") {
   const std::vector<JobFacts> jobs = find_jobs(processes);
   REQUIRE(jobs.size() == 2);
   CHECK(jobs[0].launcher == 10);
-  CHECK(jobs[0].tag == "ddprun-a");
-  CHECK(jobs[0].workers.at(0).pid == 11);
-  CHECK(jobs[1].tag == "ddprun-b");
+  CHECK(jobs[0].state.tag == "ddprun-a");
+  CHECK(jobs[0].workers.at(0).process.pid == 11);
+  CHECK(jobs[1].state.tag == "ddprun-b");
 }
 
 TEST_CASE("ps says so when there is nothing") {
