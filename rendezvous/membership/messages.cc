@@ -259,7 +259,7 @@ static void describe(Fields& fields, Described<Fields, DoctorWords>& words) {
 template <class Fields>
 static void describe(Fields& fields, Described<Fields, Status>& status) {
   fields.number("seq", status.sequence);
-  fields.number("gen", status.generation);
+  fields.number("gen", status.generation, 0, kMaxGeneration);
   fields.word("phase", status.phase, {Phase::kIdle, Phase::kRunning, Phase::kSucceeded, Phase::kStopping},
               "a phase");
   rare_object(fields, "failure", status.failure);
@@ -273,7 +273,7 @@ static void describe(Fields& fields, Described<Fields, Status>& status) {
 template <class Fields>
 static void describe(Fields& fields, Described<Fields, Order>& order) {
   fields.number("ack", order.acknowledged);
-  fields.number("gen", order.generation);
+  fields.number("gen", order.generation, 0, kMaxGeneration);
   fields.word("kind", order.kind, {OrderKind::kWait, OrderKind::kRun, OrderKind::kStop, OrderKind::kEnd},
               "a kind of order");
   rare_sentence(fields, "text", order.text);

@@ -154,11 +154,14 @@ TEST_CASE("messages that are no messages are named") {
   CHECK(problem("{\"type\":\"gossip\"}") ==
         "a message \"gossip\" whose \"type\" is missing or not a known one");
   CHECK(problem("{\"type\":\"status\",\"seq\":1,\"gen\":-4,\"phase\":\"idle\"}") ==
-        "a message \"status\" whose \"gen\" is missing or not from 0 to 4294967295");
+        "a message \"status\" whose \"gen\" is missing or not from 0 to 1000000");
   CHECK(problem("{\"type\":\"status\",\"seq\":1,\"gen\":1,\"phase\":\"dancing\"}") ==
         "a message \"status\" whose \"phase\" is missing or not a phase");
   CHECK(problem("{\"type\":\"order\",\"ack\":\"x\",\"gen\":1,\"kind\":\"wait\"}") ==
         "a message \"order\" whose \"ack\" is missing or not a whole number");
+  // People count generations as an int, from 0.
+  CHECK_THAT(problem("{\"type\":\"order\",\"ack\":1,\"gen\":2147483648,\"kind\":\"wait\"}"),
+             Catch::Matchers::Contains("whose \"gen\""));
 }
 
 TEST_CASE("a frame that is too long is refused by its header") {
