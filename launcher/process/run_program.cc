@@ -1,8 +1,6 @@
 #include "launcher/process/run_program.h"
 
-#include "launcher/process/pidfd.h"
 #include "launcher/process/pipe.h"
-#include "rendezvous/base/unique_fd.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -14,10 +12,13 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
+#include <cstring>
 #include <optional>
 
 namespace ddprun::launcher {
 namespace {
+
+using SteadyClock = std::chrono::steady_clock;
 
 /// Appends what is there; false at the end.
 bool drain_into(int fd, std::string& text) {
@@ -42,62 +43,70 @@ bool drain_into(int fd, std::string& text) {
   ::_exit(1);
 }
 
-/// Its pid; `refused` becomes an errno where it cannot be started.
-pid_t start_program(const std::vector<std::string>& words, int out, int err, int& refused) {
-  std::vector<char*> argv;
-  for (const std::string& word : words) argv.push_back(const_cast<char*>(word.c_str()));
-  argv.push_back(nullptr);
-  std::optional<Pipe> problem = open_pipe();
-  const pid_t parent = ::getpid();
-  const pid_t pid = problem ? ::fork() : -1;
-  if (pid < 0) {
-    refused = errno;
-    return pid;
+/// Reads what the pipes give until their other ends are closed. False: `end` came first.
+bool read_to_the_end(std::array<pollfd, 3> pipes, const std::array<std::string*, 3>& texts,
+                     SteadyClock::time_point end) {
+  while (std::any_of(pipes.begin(), pipes.end(), [](const pollfd& pipe) { return pipe.fd >= 0; })) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - SteadyClock::now());
+    if (left.count() <= 0) return false;
+    if (::poll(pipes.data(), pipes.size(), static_cast<int>(left.count())) <= 0) continue;
+    for (std::size_t i = 0; i < pipes.size(); ++i) {
+      if (pipes[i].fd >= 0 && pipes[i].revents != 0 && !drain_into(pipes[i].fd, *texts[i])) pipes[i].fd = -1;
+    }
   }
-  if (pid == 0) become_program(argv.data(), out, err, problem->write_end.get(), parent);
-  problem->write_end.reset();
-  int error = 0;
-  if (::read(problem->read_end.get(), &error, sizeof error) != static_cast<ssize_t>(sizeof error)) return pid;
-  ::waitpid(pid, nullptr, 0);
-  refused = error;
-  return pid;
+  return true;
+}
+
+/// The status of a child that ends before `end`. Most have ended when nobody has their streams any more; a wait without
+/// polling would need pidfd_open, which some containers forbid.
+std::optional<int> status_by(pid_t pid, SteadyClock::time_point end) {
+  constexpr useconds_t kPollUs = 5000;
+  int status = 0;
+  while (::waitpid(pid, &status, WNOHANG) != pid) {
+    if (SteadyClock::now() >= end) return std::nullopt;
+    ::usleep(kPollUs);
+  }
+  return status;
 }
 
 }  // namespace
 
 ProgramOutput run_program(const std::vector<std::string>& words, std::chrono::milliseconds limit) {
+  const auto end = SteadyClock::now() + limit;
   ProgramOutput output;
+  std::vector<char*> argv;
+  for (const std::string& word : words) argv.push_back(const_cast<char*>(word.c_str()));
+  argv.push_back(nullptr);
+  std::signal(SIGCHLD, SIG_DFL);  // where it is ignored, the kernel forgets how a child ended
   std::optional<Pipe> out = open_pipe();
   std::optional<Pipe> err = open_pipe();
-  if (!out || !err) {
+  std::optional<Pipe> problem = open_pipe();
+  const pid_t parent = ::getpid();
+  const pid_t pid = out && err && problem ? ::fork() : -1;
+  if (pid < 0) {
     output.refused = errno;
     return output;
   }
-  const pid_t pid = start_program(words, out->write_end.get(), err->write_end.get(), output.refused);
-  if (output.refused != 0) return output;
-  out->write_end.reset();
-  err->write_end.reset();
-  const auto end = std::chrono::steady_clock::now() + limit;
-  const UniqueFd pidfd = open_pidfd(pid);
-  std::array<pollfd, 3> waits{pollfd{out->read_end.get(), POLLIN, 0}, pollfd{err->read_end.get(), POLLIN, 0},
-                              pollfd{pidfd.get(), POLLIN, 0}};
-  const auto is_over = [](const pollfd& wait) { return wait.fd < 0; };
-  while (!std::all_of(waits.begin(), waits.end(), is_over)) {
-    const auto left =
-        std::chrono::duration_cast<std::chrono::milliseconds>(end - std::chrono::steady_clock::now());
-    if (left.count() <= 0 ||
-        (::poll(waits.data(), waits.size(), static_cast<int>(left.count())) <= 0 && errno != EINTR))
-      break;
-    if (waits[0].fd >= 0 && waits[0].revents != 0 && !drain_into(waits[0].fd, output.out)) waits[0].fd = -1;
-    if (waits[1].fd >= 0 && waits[1].revents != 0 && !drain_into(waits[1].fd, output.err)) waits[1].fd = -1;
-    if (waits[2].revents != 0) waits[2].fd = -1;
+  if (pid == 0)
+    become_program(argv.data(), out->write_end.get(), err->write_end.get(), problem->write_end.get(), parent);
+  for (Pipe* pipe : {&*out, &*err, &*problem}) pipe->write_end.reset();
+  std::string error;  // errno of execve, in which it may hang as well: on a file system that does not answer
+  const bool is_silent =
+      read_to_the_end({pollfd{out->read_end.get(), POLLIN, 0}, pollfd{err->read_end.get(), POLLIN, 0},
+                       pollfd{problem->read_end.get(), POLLIN, 0}},
+                      {&output.out, &output.err, &error}, end);
+  const std::optional<int> status = is_silent ? status_by(pid, end) : std::nullopt;
+  if (error.size() == sizeof output.refused) {
+    std::memcpy(&output.refused, error.data(), sizeof output.refused);
+  } else if (status) {
+    output.has_ended = true;
+    if (WIFEXITED(*status)) output.code = WEXITSTATUS(*status);
   }
-  output.has_ended = pidfd && std::all_of(waits.begin(), waits.end(), is_over);
-  if (!output.has_ended) ::kill(pid, SIGKILL);
-  int status = 0;
-  // One that is stuck in the kernel cannot be waited for: whoever is its next parent reaps it.
-  ::waitpid(pid, &status, WNOHANG);
-  if (output.has_ended && WIFEXITED(status)) output.code = WEXITSTATUS(status);
+  if (!status) {
+    ::kill(pid, SIGKILL);
+    // One that is stuck in the kernel cannot be waited for: whoever is its next parent reaps it.
+    ::waitpid(pid, nullptr, WNOHANG);
+  }
   return output;
 }
 
