@@ -45,8 +45,8 @@ struct AgentDeps {
 /// Blocks   until the job is over. One io_context, on the caller's thread.
 /// Threads  beside it: those that write files (FileWriter, FilesBeside) and that look up names (NameLookup), which end
 ///          before it returns or are left to a file system or name server that does not answer.
-/// Polling  none while a job runs, but ten times a second whether a worker has a handler by now, for a SIGUSR1 or
-///          SIGUSR2 that came before it; and whether somebody is left in the OS process group of a worker that was
+/// Polling  none while a job runs, but at most ten times a second whether a worker has a handler by now, for a SIGUSR1
+///          or SIGUSR2 that came before it; and whether somebody is left in the OS process group of a worker that was
 ///          asked to end and has ended.
 /// Process  makes it a subreaper. Call it once, from a process without other threads or children.
 /// Output   all through `output`: never blocks on a console or a file; of `logger` only the level is used.

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include <chrono>
+#include <string_view>
 
 namespace ddprun::launcher {
 namespace {

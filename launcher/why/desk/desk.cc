@@ -4,6 +4,7 @@
 #include "launcher/why/desk/other_nodes.h"
 #include "launcher/why/facts/facts_json.h"
 #include "launcher/why/facts/fit.h"
+#include "launcher/why/look/look.h"
 #include "launcher/why/look/proc_look.h"
 #include "launcher/why/look/settle.h"
 #include "rendezvous/base/print.h"

@@ -20,7 +20,8 @@ bool has_ranks(std::string_view phase);
 /// What is known of a job before its ranks are looked at. `launcher` is its pid as we know it.
 JobPicture picture_of(const PublishedJob& state, pid_t launcher, std::string command);
 
-/// Its ranks here; of one that is no more the pid is 0. None before its first round.
+/// Its ranks here, each with when /proc says it started; of one that is no more the pid is 0. None before its first
+/// round.
 std::vector<RankTarget> targets_of(const PublishedJob& state);
 
 /// What the launcher says after the looks, in which ranks may have ended: whether the job is being stopped or

@@ -137,6 +137,7 @@ TEST_CASE("a job in a pid namespace of its own is listed by the pids of the one 
   REQUIRE(jobs[0].workers.size() == 1);
   CHECK(jobs[0].launcher == 1001);
   CHECK(jobs[0].workers[0].process.pid == 1003);
+  CHECK(jobs[0].state.workers == std::vector<pid_t>{0, 1003, 0});
   CHECK(jobs[0].workers[0].rank == 1);
 }
 

@@ -113,6 +113,26 @@ TEST_CASE("without libtorch a shell's only child does the work, and a program do
   CHECK(choose_work_process(1, processes) == 1);
 }
 
+TEST_CASE("a picture begins with what the launcher publishes, and has a target for each rank here") {
+  const Idler idler;
+  PublishedJob state{.tag = "j1", .phase = "running", .world_size = 6, .restart_count = 2, .base_rank = 3};
+  state.workers = {0, idler.pid()};
+  const JobPicture picture = picture_of(state, 4711, "ddprun train.py");
+  CHECK(picture.launcher == 4711);
+  CHECK(picture.command == "ddprun train.py");
+  CHECK(picture.generation == 2);
+  CHECK(picture.world_size == 6);
+  const std::vector<RankTarget> targets = targets_of(state);
+  REQUIRE(targets.size() == 2);
+  CHECK(targets[0].pid == 0);
+  CHECK(targets[1].rank == 4);
+  CHECK(targets[1].local_rank == 1);
+  CHECK(targets[1].pid == idler.pid());
+  CHECK(targets[1].started == start_of(idler.pid()));
+  state.world_size = 0;
+  CHECK(targets_of(state).empty());
+}
+
 TEST_CASE("what the launcher says after the looks decides how a rank ended") {
   JobPicture picture;
   picture.ranks.resize(2);
