@@ -121,9 +121,10 @@ class Watches(unittest.TestCase):
         gpus.write_text(f"{pids[1][1]} 97 {61 << 30}\n{pids[0][1]} -1 {5 << 30}\n")
         watching = subprocess.Popen([DDPRUN, "ps", "--watch"], stdout=subprocess.PIPE, text=True, env=environment)
         self.addCleanup(lambda: (watching.kill(), watching.communicate()))
-        page = ""
+        page, end = "", time.monotonic() + BOUND_S
         while not re.search(rf"\(pid {job.pid}\).*\n +RANK .* MEMORY +GPU +LAST OUTPUT\n.* [GM]iB +- 5 GiB .*\n.* [GM]iB +97 % 61 GiB ",
                             page):
+            self.assertLess(time.monotonic(), end, page)
             self.assertTrue(line := watching.stdout.readline(), page)
             page += line
         with urllib.request.urlopen(address, timeout=BOUND_S) as answer:
