@@ -9,6 +9,7 @@
 #include "launcher/text/text.h"
 #include "rendezvous/base/env_contract.h"
 #include "rendezvous/base/exit_codes.h"
+#include "rendezvous/base/host_name.h"
 #include "rendezvous/base/log.h"
 #include "rendezvous/base/print.h"
 #include "rendezvous/base/signal_name.h"
@@ -76,7 +77,7 @@ Result<Place> place_of(const DoctorCommand& asked) {
   place.meeting.addresses = std::move(*addresses);
   place.may_be_here = place.meeting.coordinator == membership::CoordinatorPlace::kHere ||
                       (place.meeting.coordinator == membership::CoordinatorPlace::kIfOurs &&
-                       (membership::is_loopback(host) || host == membership::own_name() ||
+                       (membership::is_loopback(host) || host == host_name() ||
                         membership::is_this_machine(place.meeting.addresses)));
   return place;
 }

@@ -1,8 +1,8 @@
 #include "launcher/plan/host.h"
 
 #include "launcher/text/number_list.h"
+#include "rendezvous/base/host_name.h"
 #include "rendezvous/base/read_text.h"
-#include "rendezvous/membership/own_addresses.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -163,7 +163,7 @@ std::string self_directory() {
 
 HostFacts read_host(Topology topology) {
   HostFacts host;
-  host.hostname = membership::own_name();
+  host.hostname = host_name();
 
   for (char** variable = environ; *variable != nullptr; ++variable) {
     const std::string_view text(*variable);

@@ -7,10 +7,8 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <memory>
 
@@ -65,12 +63,6 @@ bool is_loopback(const std::string& host) {
 bool is_reached_by_others(const ListenAt& at) {
   return !is_loopback(at.host) &&
          (at.addresses.empty() || !std::all_of(at.addresses.begin(), at.addresses.end(), is_loopback));
-}
-
-std::string own_name() {
-  std::array<char, 256> name{};
-  ::gethostname(name.data(), name.size() - 1);
-  return name.data();
 }
 
 bool is_this_machine(const HostAddresses& addresses) {

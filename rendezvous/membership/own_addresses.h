@@ -12,9 +12,6 @@ bool is_loopback(const std::string& host);
 /// Whether others can reach who listens there. The host has been looked up.
 bool is_reached_by_others(const ListenAt& at);
 
-/// The name that this machine has given itself.
-std::string own_name();
-
 /// Whether packets to one of the addresses end at this machine.
 bool is_this_machine(const HostAddresses& addresses);
 

@@ -1,6 +1,7 @@
 #include "rendezvous/membership/rendezvous.h"
 
 #include "rendezvous/base/format_duration.h"
+#include "rendezvous/base/host_name.h"
 #include "rendezvous/membership/own_addresses.h"
 
 #include <fmt/format.h>
@@ -18,7 +19,7 @@ constexpr Duration kHurry = std::chrono::seconds(1);  // to hear the end
 
 bool needs_addresses(CoordinatorPlace place, const std::string& host) {
   if (place == CoordinatorPlace::kElsewhere) return false;
-  return is_loopback(host) || (place == CoordinatorPlace::kIfOurs && host != own_name());
+  return is_loopback(host) || (place == CoordinatorPlace::kIfOurs && host != host_name());
 }
 
 Result<std::unique_ptr<Rendezvous>> Rendezvous::open(boost::asio::io_context& io,
@@ -26,9 +27,10 @@ Result<std::unique_ptr<Rendezvous>> Rendezvous::open(boost::asio::io_context& io
                                                      Logger& logger) {
   std::unique_ptr<Rendezvous> rendezvous(new Rendezvous(io, listener));
   const bool is_local = is_loopback(options.at.host);
-  const bool is_ours = options.place == CoordinatorPlace::kHere ||
-                       (options.place == CoordinatorPlace::kIfOurs &&
-                        (is_local || options.at.host == own_name() || is_this_machine(options.at.addresses)));
+  const bool is_ours =
+      options.place == CoordinatorPlace::kHere ||
+      (options.place == CoordinatorPlace::kIfOurs &&
+       (is_local || options.at.host == host_name() || is_this_machine(options.at.addresses)));
   rendezvous->port_ = options.at.port;
   std::string why_not_here;
   if (is_ours) {
