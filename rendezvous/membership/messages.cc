@@ -278,6 +278,7 @@ static void describe(Fields& fields, Described<Fields, Order>& order) {
               "a kind of order");
   rare_sentence(fields, "text", order.text);
   rare_object(fields, "seat", order.seat);
+  fields.expect("gen", !order.seat || order.generation.value() > 0, "that of the seat's generation");
   if constexpr (Fields::kReads)
     if (order.seat) order.seat->generation = order.generation;
   rare_object(fields, "end", order.end);

@@ -162,6 +162,11 @@ TEST_CASE("messages that are no messages are named") {
   // People count generations as an int, from 0.
   CHECK_THAT(problem("{\"type\":\"order\",\"ack\":1,\"gen\":2147483648,\"kind\":\"wait\"}"),
              Catch::Matchers::Contains("whose \"gen\""));
+  // A seat is of a generation, and 0 is none.
+  const std::string seat =
+      R"({"restart_count":0,"restarts":0,"node_rank":0,"nodes":1,"base_rank":0,"world":1,"base_role_rank":0,"role_world":1,"coordinator":"c"})";
+  CHECK_THAT(problem(R"({"type":"order","ack":1,"gen":0,"kind":"run","seat":)" + seat + "}"),
+             Catch::Matchers::Contains("whose \"gen\""));
 }
 
 TEST_CASE("a frame that is too long is refused by its header") {
