@@ -30,12 +30,6 @@ Result<void> store_endpoint(std::optional<Endpoint>& member, FlagValues values, 
 
 }  // namespace
 
-std::vector<std::string> choice_words(std::string_view choices) {
-  std::vector<std::string> words;
-  for (const std::string_view word : split(choices, ' ')) words.emplace_back(word);
-  return words;
-}
-
 Result<void> set_nodes(membership::JobSpec& spec, std::string_view text) {
   const Result<NodeRange> nodes = parse_node_range(text);
   if (!nodes) return nodes.error();
@@ -49,14 +43,6 @@ Result<void> set_secret_file(Options& options, FlagValues values) {
   if (!file) return file.error();
   options.secret.file = std::move(*file);
   return ok();
-}
-
-Result<void> set_rdzv_backend(Options& options, FlagValues values) {
-  if (values[0] == "etcd" || values[0] == "etcd-v2") {
-    return refusal(fmt::format(
-        "\"{}\" is not spoken by ddprun, whose own rendezvous needs no second service; use c10d", values[0]));
-  }
-  return set_choice<&Options::rdzv_backend, kRdzvBackends>(options, values);
 }
 
 Result<void> set_rdzv_endpoint(Options& options, FlagValues values) {
@@ -82,8 +68,10 @@ Result<void> set_debug_rank(Options& options, FlagValues values) {
   const Result<int> rank = parse_integer(values[0], 0, std::numeric_limits<int>::max());
   if (!rank) return rank.error();
   options.debug_rank = *rank;
-  std::vector<std::string> command = choice_words(values[1]);
-  std::erase(command, "");
+  std::vector<std::string> command;
+  for (const std::string_view word : split(values[1], ' ')) {
+    if (!word.empty()) command.emplace_back(word);
+  }
   if (command.empty()) return refusal("expected a debugger such as gdb, pdb or \"valgrind -q\", got \"\"");
   if (command == std::vector<std::string>{"gdb"}) command.emplace_back("--args");
   if (command == std::vector<std::string>{"lldb"}) command.emplace_back("--");
@@ -98,7 +86,7 @@ Result<void> check_monitor_interval(Options&, FlagValues values) {
 }
 
 Result<void> check_start_method(Options&, FlagValues values) {
-  const Result<std::string> method = parse_choice(values[0], choice_words(kStartMethods));
+  const Result<std::string> method = parse_start_method(values[0]);
   return method ? ok() : Result<void>(method.error());
 }
 

@@ -42,23 +42,8 @@ Result<void> set_integer(Options& options, FlagValues values) {
                                                                                                  values);
 }
 
-/// As RunFlag has them.
-inline constexpr std::string_view kBackends = "auto nccl gloo shm";
-inline constexpr std::string_view kNumaBindings = "node socket exclusive core-complex";
-inline constexpr std::string_view kRdzvBackends = "static c10d";
-inline constexpr std::string_view kStartMethods = "spawn fork forkserver";
-std::vector<std::string> choice_words(std::string_view choices);
-
-/// One of the choices.
-template <std::string Options::*member, const std::string_view& choices>
-Result<void> set_choice(Options& options, FlagValues values) {
-  return set<member, [](std::string_view text) { return parse_choice(text, choice_words(choices)); }>(options,
-                                                                                                      values);
-}
-
 Result<void> set_nodes(membership::JobSpec& spec, std::string_view text);
 Result<void> set_secret_file(Options& options, FlagValues values);
-Result<void> set_rdzv_backend(Options& options, FlagValues values);
 /// "" is torchrun's default: none.
 Result<void> set_rdzv_endpoint(Options& options, FlagValues values);
 Result<void> set_metrics(Options& options, FlagValues values);

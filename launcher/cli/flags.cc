@@ -61,12 +61,12 @@ std::span<const RunFlag> run_flags() {
       RunFlag{{"numa-binding", '\0', "MODE", kTorchrun},
               kWorkers,
               "bind workers to CPUs: node, socket, exclusive or core-complex [no binding]",
-              set_choice<&Options::numa_binding, kNumaBindings>,
+              set<&Options::numa_binding, parse_numa_binding>,
               kNumaBindings},
       RunFlag{{"backend", '\0', "NAME"},
               kWorkers,
               "collectives of jobs and programs that use ddprun: auto, nccl, gloo, shm",
-              set_choice<&Options::backend, kBackends>,
+              set<&Options::backend, parse_backend>,
               kBackends},
 
       // Where the workers meet.
@@ -93,7 +93,7 @@ std::span<const RunFlag> run_flags() {
       RunFlag{{"rdzv-backend", '\0', "NAME", kTorchrun},
               kNodes,
               "static or c10d [static]",
-              set_rdzv_backend,
+              set<&Options::rdzv_backend, parse_rdzv_backend>,
               kRdzvBackends},
       RunFlag{{"rdzv-endpoint", '\0', "HOST:PORT", kTorchrun},
               kNodes,

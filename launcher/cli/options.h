@@ -54,6 +54,12 @@ struct WorkerCount {
 /// As it is written: "4", "auto", "cpu", "gpu", "xpu".
 std::string to_string(const WorkerCount& count);
 
+/// How the nodes find their coordinator: told by flags, or, as torchrun's c10d, by whose address the endpoint is.
+enum class RdzvBackend { kStatic, kC10d };
+
+/// --numa-binding, as cpu_binding.h says. Both enums are in the order of their words (values.h).
+enum class NumaBinding { kNode, kSocket, kExclusive, kCoreComplex };
+
 /// The command line of `ddprun`, as values: flags with their defaults, nothing resolved against this
 /// machine. Filled by command_line.h (flag, else PET_ variable, else default); turned into a Plan by plan.h.
 struct Options : membership::JobSpec {
@@ -63,7 +69,7 @@ struct Options : membership::JobSpec {
   std::optional<int> node_rank;  ///< 0 unless given
   std::string master_addr = "127.0.0.1";
   std::optional<int> master_port;  ///< unset: a free port on one node, torchrun's 29500 on several
-  std::string rdzv_backend = "static";
+  RdzvBackend rdzv_backend = RdzvBackend::kStatic;
   std::optional<Endpoint> rdzv_endpoint;
   membership::RdzvConf rdzv_conf;
   membership::SecretSource secret;  ///< of the nodes; no worker gets it
@@ -97,7 +103,7 @@ struct Options : membership::JobSpec {
 
   // Placement
   bool virtual_local_rank = false;
-  std::string numa_binding;  ///< empty, node, socket, exclusive, core-complex
+  std::optional<NumaBinding> numa_binding;
 
   // Output and input
   std::string log_dir;  ///< empty: a temporary one; /dev/null: none

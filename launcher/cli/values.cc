@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <limits>
@@ -73,6 +74,21 @@ std::string either(const std::vector<std::string>& words) {
     text += words[i];
   }
   return text;
+}
+
+std::vector<std::string> words_of(std::string_view list) {
+  std::vector<std::string> words;
+  for (const std::string_view word : split(list, ' ')) words.emplace_back(word);
+  return words;
+}
+
+/// Of an enum whose values are in the order of the words.
+template <class Enum>
+Result<Enum> choice_of(std::string_view text, std::string_view list) {
+  const std::vector<std::string> words = words_of(list);
+  const Result<std::string> word = parse_choice(text, words);
+  if (!word) return word.error();
+  return static_cast<Enum>(std::find(words.begin(), words.end(), *word) - words.begin());
 }
 
 Result<std::map<std::string, std::string>> parse_key_values(std::string_view text) {
@@ -251,11 +267,29 @@ Result<bool> parse_switch(std::string_view text) {
 }
 
 Result<std::string> parse_choice(std::string_view text, const std::vector<std::string>& choices) {
-  for (const std::string& choice : choices) {
-    if (choice == text) return choice;
-  }
+  if (std::find(choices.begin(), choices.end(), text) != choices.end()) return std::string(text);
   return Error(ErrorCode::kUsage,
                fmt::format("expected {}, got \"{}\"{}", either(choices), text, did_you_mean(text, choices)));
+}
+
+Result<std::string> parse_backend(std::string_view text) { return parse_choice(text, words_of(kBackends)); }
+
+Result<NumaBinding> parse_numa_binding(std::string_view text) {
+  return choice_of<NumaBinding>(text, kNumaBindings);
+}
+
+Result<RdzvBackend> parse_rdzv_backend(std::string_view text) {
+  if (text == "etcd" || text == "etcd-v2") {
+    return Error(ErrorCode::kUsage,
+                 fmt::format("\"{}\" is not spoken by ddprun, whose own rendezvous needs no second service; "
+                             "use c10d",
+                             text));
+  }
+  return choice_of<RdzvBackend>(text, kRdzvBackends);
+}
+
+Result<std::string> parse_start_method(std::string_view text) {
+  return parse_choice(text, words_of(kStartMethods));
 }
 
 }  // namespace ddprun::launcher

@@ -64,4 +64,15 @@ Result<bool> parse_switch(std::string_view text);
 /// A word of `choices`, or an error that lists them and suggests the nearest.
 Result<std::string> parse_choice(std::string_view text, const std::vector<std::string>& choices);
 
+// The same, of a list that is separated by spaces.
+inline constexpr std::string_view kBackends = "auto nccl gloo shm";
+inline constexpr std::string_view kNumaBindings = "node socket exclusive core-complex";
+inline constexpr std::string_view kRdzvBackends = "static c10d";
+inline constexpr std::string_view kStartMethods = "spawn fork forkserver";
+
+Result<std::string> parse_backend(std::string_view text);
+Result<NumaBinding> parse_numa_binding(std::string_view text);
+Result<RdzvBackend> parse_rdzv_backend(std::string_view text);
+Result<std::string> parse_start_method(std::string_view text);
+
 }  // namespace ddprun::launcher

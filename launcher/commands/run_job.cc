@@ -234,7 +234,7 @@ int run_watched(Plan plan, const rlimit& open_files, const why::HangLimits& hang
 }  // namespace
 
 int run_job(const Options& options, Logger& logger) {
-  const HostFacts host = read_host(options.numa_binding.empty() ? Topology::kSkip : Topology::kRead);
+  const HostFacts host = read_host(options.numa_binding ? Topology::kRead : Topology::kSkip);
   Result<Plan> plan = make_plan(options, host, random_suffix());
   if (!plan) return refuse(plan.error());
 

@@ -65,26 +65,26 @@ struct CpuShare {
   int count = 1;
 };
 
-CpuShare seat_of(const std::vector<int>& node_of_rank, std::size_t rank) {
+CpuShare share_of(const std::vector<int>& node_of_rank, std::size_t rank) {
   const auto self = node_of_rank.begin() + static_cast<std::ptrdiff_t>(rank);
   return {.index = static_cast<int>(std::count(node_of_rank.begin(), self, *self)),
           .count = static_cast<int>(std::count(node_of_rank.begin(), node_of_rank.end(), *self))};
 }
 
-Result<CpuList> exclusive_share(const HostFacts& host, int node, CpuShare seat) {
+Result<CpuList> exclusive_share(const HostFacts& host, int node, CpuShare share) {
   const CpuGroups cores = group_cpus(host, node, [](const CpuFacts& cpu) { return cpu.core; });
   const int core_count = static_cast<int>(cores.size());
-  if (core_count < seat.count) {
+  if (core_count < share.count) {
     return Error(ErrorCode::kUsage,
                  fmt::format("--numa-binding exclusive: NUMA node {} has {} physical cores for {} workers; "
                              "start fewer workers or use --numa-binding node",
-                             node, core_count, seat.count));
+                             node, core_count, share.count));
   }
   // The first `extra` ranks get one core more.
-  const int each = core_count / seat.count;
-  const int extra = core_count % seat.count;
-  const int begin = seat.index * each + std::min(seat.index, extra);
-  const int end = begin + each + (seat.index < extra ? 1 : 0);
+  const int each = core_count / share.count;
+  const int extra = core_count % share.count;
+  const int begin = share.index * each + std::min(share.index, extra);
+  const int end = begin + each + (share.index < extra ? 1 : 0);
   CpuList cpus;
   for (int core = begin; core < end; ++core) {
     const CpuList& threads = std::next(cores.begin(), core)->second;
@@ -94,42 +94,48 @@ Result<CpuList> exclusive_share(const HostFacts& host, int node, CpuShare seat) 
   return cpus;
 }
 
-CpuList core_complex(const HostFacts& host, int node, CpuShare seat) {
+CpuList core_complex(const HostFacts& host, int node, CpuShare share) {
   const CpuGroups by_cache = group_cpus(host, node, [](const CpuFacts& cpu) { return cpu.cache; });
   std::vector<CpuList> complexes;
   for (const auto& [cache, cpus] : by_cache) complexes.push_back(cpus);
   std::stable_sort(complexes.begin(), complexes.end(),
                    [](const CpuList& a, const CpuList& b) { return a.size() > b.size(); });
-  return complexes[static_cast<std::size_t>(seat.index) % complexes.size()];
+  return complexes[static_cast<std::size_t>(share.index) % complexes.size()];
+}
+
+Result<CpuList> cpus_of_rank(NumaBinding binding, const HostFacts& host, const std::vector<int>& node_of_rank,
+                             std::size_t rank) {
+  const int node = node_of_rank[rank];
+  switch (binding) {
+    case NumaBinding::kNode:
+      return cpus_of_node(host, node);
+    case NumaBinding::kSocket:
+      return cpus_of_socket(host, node);
+    case NumaBinding::kExclusive:
+      return exclusive_share(host, node, share_of(node_of_rank, rank));
+    case NumaBinding::kCoreComplex:
+      return core_complex(host, node, share_of(node_of_rank, rank));
+  }
+  return CpuList{};
 }
 
 }  // namespace
 
-Result<std::vector<std::vector<int>>> bind_cpus(const std::string& mode, const HostFacts& host,
+Result<std::vector<std::vector<int>>> bind_cpus(NumaBinding binding, const HostFacts& host,
                                                 LocalWorldSize ranks) {
   const std::vector<int> nodes = known_nodes(host);
   if (nodes.empty()) {
-    return Error(ErrorCode::kUsage,
-                 fmt::format("--numa-binding {}: /sys/devices/system/node names no NUMA node of our CPUs; "
-                             "leave the flag away",
-                             mode));
+    return Error(
+        ErrorCode::kUsage,
+        "--numa-binding: /sys/devices/system/node names no NUMA node of our CPUs; leave the flag away");
   }
   const auto rank_count = static_cast<std::size_t>(ranks.value());
   const std::vector<int> node_of_rank = nodes_of_ranks(host, nodes, rank_count);
   std::vector<CpuList> bindings;
   for (std::size_t rank = 0; rank < rank_count; ++rank) {
-    const int node = node_of_rank[rank];
-    if (mode == "node") {
-      bindings.push_back(cpus_of_node(host, node));
-    } else if (mode == "socket") {
-      bindings.push_back(cpus_of_socket(host, node));
-    } else if (mode == "core-complex") {
-      bindings.push_back(core_complex(host, node, seat_of(node_of_rank, rank)));
-    } else {
-      Result<CpuList> share = exclusive_share(host, node, seat_of(node_of_rank, rank));
-      if (!share) return share.error();
-      bindings.push_back(std::move(*share));
-    }
+    Result<CpuList> cpus = cpus_of_rank(binding, host, node_of_rank, rank);
+    if (!cpus) return cpus.error();
+    bindings.push_back(std::move(*cpus));
   }
   return bindings;
 }

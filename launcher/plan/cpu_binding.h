@@ -1,5 +1,6 @@
 #pragma once
 
+#include "launcher/cli/options.h"
 #include "launcher/plan/host.h"
 #include "rendezvous/base/ids.h"
 #include "rendezvous/base/result.h"
@@ -12,15 +13,14 @@ namespace ddprun::launcher {
 /// The CPUs of each local rank for --numa-binding: those near GPU `local_rank`, or, where there are no GPUs,
 /// of the NUMA node that local rank falls on when the ranks are spread evenly.
 ///
-///   node          all CPUs of that NUMA node
-///   socket        all CPUs of that node's socket
-///   exclusive     an equal share of that node's physical cores; no two ranks share one
-///   core-complex  the CPUs under one last-level cache of that node, another one for each rank where there
+///   kNode         all CPUs of that NUMA node
+///   kSocket       all CPUs of that node's socket
+///   kExclusive    an equal share of that node's physical cores; no two ranks share one
+///   kCoreComplex  the CPUs under one last-level cache of that node, another one for each rank where there
 ///                 are enough
 ///
-/// `mode` is one of these (the command line has checked it).
-/// Errors  kUsage: a machine whose sysfs does not tell its topology, too few cores for `exclusive`.
-Result<std::vector<std::vector<int>>> bind_cpus(const std::string& mode, const HostFacts& host,
+/// Errors  kUsage: a machine whose sysfs does not tell its topology, too few cores for kExclusive.
+Result<std::vector<std::vector<int>>> bind_cpus(NumaBinding binding, const HostFacts& host,
                                                 LocalWorldSize ranks);
 
 }  // namespace ddprun::launcher

@@ -12,7 +12,7 @@ constexpr Port kDynamicPort{29400};
 
 bool is_static(const Options& options) {
   const bool has_address = !options.rdzv_endpoint || options.node_rank.has_value();
-  return options.rdzv_backend == "static" && has_address && !options.is_elastic();
+  return options.rdzv_backend == RdzvBackend::kStatic && has_address && !options.is_elastic();
 }
 
 CoordinatorPlace place_of(const Options& options) {
@@ -35,12 +35,13 @@ Result<MeetingPlace> meeting_of(const Options& options) {
   meeting.coordinator = place_of(options);
   if (options.node_rank) meeting.node_rank = NodeRank(*options.node_rank);
   if (is_static(options)) meeting.node_rank = NodeRank(options.node_rank.value_or(0));
-  const bool is_local = options.max_nodes == 1 && (options.standalone || options.rdzv_backend != "static");
+  const bool is_local =
+      options.max_nodes == 1 && (options.standalone || options.rdzv_backend != RdzvBackend::kStatic);
   meeting.host = options.standalone ? "127.0.0.1" : options.master_addr;
   meeting.port = usual_port(options);
   if (!options.standalone && options.rdzv_endpoint) {
     const std::string typed = to_string(*options.rdzv_endpoint);
-    if (!options.rdzv_endpoint->port && options.rdzv_backend == "static") {
+    if (!options.rdzv_endpoint->port && options.rdzv_backend == RdzvBackend::kStatic) {
       return usage_error(
           fmt::format("--rdzv-endpoint \"{}\": the port is missing; write {}:{}", typed, typed, kStaticPort));
     }

@@ -183,8 +183,9 @@ Result<Plan> make_plan(const Options& options, const HostFacts& host, const std:
   if (Result<void> sane = check_combinations(options, *workers); !sane) return sane.error();
   if (Result<void> devices = check_devices(plan); !devices) return devices.error();
 
-  if (!options.numa_binding.empty()) {
-    Result<std::vector<std::vector<int>>> cpus = bind_cpus(options.numa_binding, host, plan.local_world_size);
+  if (options.numa_binding) {
+    Result<std::vector<std::vector<int>>> cpus =
+        bind_cpus(*options.numa_binding, host, plan.local_world_size);
     if (!cpus) return cpus.error();
     plan.cpus = std::move(*cpus);
   }

@@ -46,7 +46,7 @@ TEST_CASE("the defaults are torchrun's") {
   CHECK(defaults.max_restarts == 0);
   CHECK(defaults.min_nodes == 1);
   CHECK(defaults.max_nodes == 1);
-  CHECK(defaults.rdzv_backend == "static");
+  CHECK(defaults.rdzv_backend == RdzvBackend::kStatic);
   CHECK(defaults.run_id == "none");
   CHECK(defaults.master_addr == "127.0.0.1");
   CHECK(defaults.role == "default");
@@ -149,7 +149,17 @@ TEST_CASE("torchrun's own variable sets the shutdown timeout where no flag does"
 }
 
 TEST_CASE("a variable of torchrun that it does not read from the environment is not read here either") {
-  CHECK(options({}, {{"PET_NUMA_BINDING", "node"}}).numa_binding.empty());
+  CHECK_FALSE(options({}, {{"PET_NUMA_BINDING", "node"}}).numa_binding);
+}
+
+TEST_CASE("a word that names a mode is that mode") {
+  using enum NumaBinding;
+  const std::map<std::string, NumaBinding> bindings{
+      {"node", kNode}, {"socket", kSocket}, {"exclusive", kExclusive}, {"core-complex", kCoreComplex}};
+  for (const auto& [word, binding] : bindings)
+    CHECK(options({"--numa-binding", word}).numa_binding == binding);
+  CHECK(options({"--rdzv-backend", "c10d"}).rdzv_backend == RdzvBackend::kC10d);
+  CHECK(options({"--rdzv-backend", "c10d", "--rdzv-backend", "static"}).rdzv_backend == RdzvBackend::kStatic);
 }
 
 TEST_CASE("the first word may be a command of ours") {

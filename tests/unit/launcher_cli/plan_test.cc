@@ -170,11 +170,11 @@ TEST_CASE("one node needs no agreed port") {
 
 TEST_CASE("an endpoint is where one node serves its store, too") {
   Options options = job();
-  options.rdzv_backend = "c10d";
+  options.rdzv_backend = RdzvBackend::kC10d;
   options.rdzv_endpoint = Endpoint{"localhost", Port(29400)};
   CHECK(plan(options, machine(1, 0)).value().meeting.port == Port(29400));
   CHECK(plan(options, machine(1, 0)).value().meeting.host == "localhost");
-  options.rdzv_backend = "static";
+  options.rdzv_backend = RdzvBackend::kStatic;
   options.rdzv_endpoint = Endpoint{"::1", std::nullopt};
   CHECK(refusal(options, machine(1, 0)) ==
         "--rdzv-endpoint \"[::1]\": the port is missing; write [::1]:29500");
@@ -190,7 +190,7 @@ TEST_CASE("several nodes that name no port agree on torchrun's; port 0 is the ke
   CHECK_THAT(describe_meeting(chosen), Catch::Contains("they meet at 127.0.0.1, at a port that the kernel "
                                                        "chooses, where this node listens\n"));
   options.master_port.reset();
-  options.rdzv_backend = "c10d";
+  options.rdzv_backend = RdzvBackend::kC10d;
   options.rdzv_endpoint = Endpoint{"node-a", std::nullopt};
   CHECK(plan(options, machine(1, 0)).value().meeting.port == Port(29400));
   options.rdzv_endpoint = Endpoint{"node-a", Port(0)};
@@ -222,7 +222,7 @@ TEST_CASE("a dry run of several nodes shows the ranks of this one, and says what
 
   options.node_rank.reset();
   options.max_nodes = 4;
-  options.rdzv_backend = "c10d";
+  options.rdzv_backend = RdzvBackend::kC10d;
   options.rdzv_endpoint = Endpoint{"node-a", Port(29400)};
   const Plan elastic = plan(options, machine(2, 0)).value();
   CHECK(describe_meeting(elastic) ==
