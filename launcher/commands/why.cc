@@ -1,7 +1,6 @@
 #include "launcher/commands/why.h"
 
 #include "launcher/cli/reply.h"
-#include "launcher/commands/drain.h"
 #include "launcher/report/running_jobs.h"
 #include "launcher/why/desk/other_nodes.h"
 #include "launcher/why/look/look.h"
@@ -11,38 +10,26 @@
 #include "launcher/why/verdict/page.h"
 #include "launcher/why/verdict/verdict.h"
 
-#include <algorithm>
 #include <chrono>
 
 namespace ddprun::launcher {
 namespace {
 
-Result<pid_t> the_job(const std::vector<JobFacts>& jobs, const std::string& wanted) {
+Result<why::JobPicture> take_picture(const std::string& wanted) {
+  const std::vector<JobFacts> jobs = find_jobs(read_own_processes());
   if (jobs.empty())
     return Error(ErrorCode::kUnavailable,
                  "no job of yours runs on this host; ask on one where its ranks are");
-  for (const JobFacts& job : jobs) {
-    for (const WorkerFacts& worker : job.workers) {
-      if (wanted == std::to_string(worker.process.pid)) return job.launcher;
-    }
-  }
-  return launcher_to_drain(jobs, wanted);
-}
-
-Result<why::JobPicture> take_picture(const std::string& wanted) {
-  const std::vector<JobFacts> jobs = find_jobs(read_own_processes());
-  const Result<pid_t> launcher = the_job(jobs, wanted);
-  if (!launcher) return launcher.error();
-  const auto job = std::find_if(jobs.begin(), jobs.end(),
-                                [&](const JobFacts& facts) { return facts.launcher == *launcher; });
+  const Result<JobFacts> job = the_job(jobs, wanted);
+  if (!job) return job.error();
   const PublishedJob& state = job->state;
-  why::JobPicture picture = why::picture_of(state, *launcher, job->command_line);
+  why::JobPicture picture = why::picture_of(state, job->launcher, job->command_line);
   const auto began = std::chrono::steady_clock::now();
   std::optional<why::Question> question;
   const bool has_others = state.world_size > state.local_world_size;
-  const bool is_in_container = state.launcher != *launcher;
-  if (has_others && !is_in_container) question.emplace(*launcher, LookKind::kWhy);
-  picture.is_launcher_stopped = why::is_stopped(why::look_at_process(*launcher));
+  const bool is_in_container = state.launcher != job->launcher;
+  if (has_others && !is_in_container) question.emplace(job->launcher, LookKind::kWhy);
+  picture.is_launcher_stopped = why::is_stopped(why::look_at_process(job->launcher));
   picture.ranks = why::look_at_ranks(why::targets_of(state), {});
   picture.taken_ns = std::chrono::nanoseconds(std::chrono::system_clock::now().time_since_epoch()).count();
   why::settle(picture);

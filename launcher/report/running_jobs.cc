@@ -1,14 +1,35 @@
 #include "launcher/report/running_jobs.h"
 
+#include "launcher/text/text.h"
 #include "rendezvous/base/shell_quote.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cstddef>
+#include <iterator>
 #include <utility>
 
 namespace ddprun::launcher {
+namespace {
+
+bool is_meant(const JobFacts& job, const std::string& wanted) {
+  return wanted.empty() || wanted == job.state.tag ||
+         (wanted == job.state.run_id && !job.state.run_id.empty()) ||
+         std::any_of(job.workers.begin(), job.workers.end(),
+                     [&](const WorkerFacts& worker) { return wanted == std::to_string(worker.process.pid); });
+}
+
+std::string list_of(const std::vector<JobFacts>& jobs) {
+  std::string text;
+  for (const JobFacts& job : jobs) {
+    text += fmt::format("\n  pid {:<8} job {:<20} {}", job.launcher, job.state.tag,
+                        shorten(job.command_line, 80));
+  }
+  return text;
+}
+
+}  // namespace
 
 std::vector<JobFacts> find_jobs(const std::vector<ProcessFacts>& processes) {
   std::vector<JobFacts> jobs;
@@ -43,6 +64,25 @@ std::vector<JobFacts> find_jobs(const std::vector<ProcessFacts>& processes) {
   }
   std::sort(jobs.begin(), jobs.end(), [](const auto& a, const auto& b) { return a.age_s > b.age_s; });
   return jobs;
+}
+
+Result<JobFacts> the_job(const std::vector<JobFacts>& jobs, const std::string& wanted) {
+  if (jobs.empty()) return Error(ErrorCode::kUnavailable, "no job of yours runs on this host");
+  const auto launched = std::find_if(
+      jobs.begin(), jobs.end(), [&](const JobFacts& job) { return wanted == std::to_string(job.launcher); });
+  if (launched != jobs.end()) return *launched;
+  std::vector<JobFacts> meant;
+  std::copy_if(jobs.begin(), jobs.end(), std::back_inserter(meant),
+               [&](const JobFacts& job) { return is_meant(job, wanted); });
+  if (meant.size() == 1) return std::move(meant.front());
+  if (meant.empty()) {
+    return Error(ErrorCode::kUnavailable, fmt::format("no job \"{}\" on this host; your jobs here:{}",
+                                                      printable(wanted), list_of(jobs)));
+  }
+  return Error(ErrorCode::kUsage,
+               fmt::format("{} of your jobs on this host {}; name one by its pid:{}", meant.size(),
+                           wanted.empty() ? "could be meant" : fmt::format("go by \"{}\"", printable(wanted)),
+                           list_of(meant)));
 }
 
 }  // namespace ddprun::launcher

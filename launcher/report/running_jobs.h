@@ -2,6 +2,7 @@
 
 #include "launcher/report/job_state.h"
 #include "launcher/report/own_processes.h"
+#include "rendezvous/base/result.h"
 
 #include <sys/types.h>
 
@@ -31,5 +32,10 @@ struct JobFacts {
 
 /// The jobs among `processes`, the oldest first. Pure.
 std::vector<JobFacts> find_jobs(const std::vector<ProcessFacts>& processes);
+
+/// The job that `wanted` names: the pid of its launcher (of a job within a job, that one) or of a worker, its tag
+/// as `ddprun ps` shows it, its --rdzv-id, or nothing where only one job runs. Pure.
+/// Errors  kUnavailable: there is no such job; kUsage: there are several. The message lists them.
+Result<JobFacts> the_job(const std::vector<JobFacts>& jobs, const std::string& wanted);
 
 }  // namespace ddprun::launcher

@@ -1,6 +1,5 @@
 #include "launcher/cli/command_line.h"
 #include "launcher/cli/commands.h"
-#include "launcher/commands/drain.h"
 #include "rendezvous/base/exit_codes.h"
 #include "tests/support/catch.h"
 
@@ -430,31 +429,6 @@ TEST_CASE("draining a job of this host names it, or nothing where there is only 
   CHECK_FALSE(as<DrainCommand>({"drain", "--rdzv-endpoint", "head:1"}).job.has_value());
   CHECK_THAT(parse({"drain", "--rdzv-endpoint", "head:1", "job-7"}).error().message(),
              Catch::Matchers::StartsWith("drain: \"job-7\" and an endpoint are two jobs"));
-}
-
-TEST_CASE("a job to drain is found by pid, tag and job id; none and several are said with a list") {
-  JobFacts one;
-  one.state.tag = "a1b2";
-  one.state.run_id = "cifar";
-  one.launcher = 4711;
-  JobFacts two = one;
-  two.state.tag = "c3d4";
-  two.launcher = 4712;
-  CHECK(launcher_to_drain({one, two}, "4712").value() == 4712);
-  CHECK(launcher_to_drain({one, two}, "a1b2").value() == 4711);
-  CHECK(launcher_to_drain({one}, "cifar").value() == 4711);
-  CHECK(launcher_to_drain({one}, "").value() == 4711);
-  CHECK_THAT(
-      launcher_to_drain({one, two}, "cifar").error().message(),
-      Catch::Matchers::StartsWith("2 of your jobs on this host go by \"cifar\"; name one by its pid:\n") &&
-          Catch::Matchers::Contains("4711") && Catch::Matchers::Contains("4712"));
-  CHECK_THAT(
-      launcher_to_drain({one, two}, "").error().message(),
-      Catch::Matchers::StartsWith("2 of your jobs on this host could be meant; name one by its pid:\n"));
-  CHECK_THAT(launcher_to_drain({one}, "mnist").error().message(),
-             Catch::Matchers::StartsWith("no job \"mnist\" on this host; your jobs here:\n"));
-  CHECK_THAT(launcher_to_drain({}, "").error().message(),
-             Catch::Matchers::StartsWith("no job of yours runs on this host"));
 }
 
 TEST_CASE("draining names the coordinator, and a node or none") {

@@ -180,3 +180,33 @@ TEST_CASE("our own process is among this user's") {
   CHECK(self->memory > 0);
   CHECK(self->age_s < 3600);
 }
+
+TEST_CASE("a job is found by pid, tag and job id; none and several are said with a list") {
+  JobFacts one;
+  one.state.tag = "a1b2";
+  one.state.run_id = "cifar";
+  one.launcher = 4711;
+  JobFacts two = one;
+  two.state.tag = "c3d4";
+  two.launcher = 4712;
+  CHECK(the_job({one, two}, "4712").value().launcher == 4712);
+  CHECK(the_job({one, two}, "a1b2").value().launcher == 4711);
+  CHECK(the_job({one}, "cifar").value().launcher == 4711);
+  CHECK(the_job({one}, "").value().launcher == 4711);
+  one.workers.resize(2);
+  one.workers[0].process.pid = 4713;
+  one.workers[1].process.pid = 4712;  // a launcher of its own
+  CHECK(the_job({one, two}, "4713").value().launcher == 4711);
+  CHECK(the_job({one, two}, "4712").value().launcher == 4712);
+  CHECK_THAT(
+      the_job({one, two}, "cifar").error().message(),
+      Catch::Matchers::StartsWith("2 of your jobs on this host go by \"cifar\"; name one by its pid:\n") &&
+          Catch::Matchers::Contains("4711") && Catch::Matchers::Contains("4712"));
+  CHECK_THAT(
+      the_job({one, two}, "").error().message(),
+      Catch::Matchers::StartsWith("2 of your jobs on this host could be meant; name one by its pid:\n"));
+  CHECK_THAT(the_job({one}, "mnist").error().message(),
+             Catch::Matchers::StartsWith("no job \"mnist\" on this host; your jobs here:\n"));
+  CHECK_THAT(the_job({}, "").error().message(),
+             Catch::Matchers::StartsWith("no job of yours runs on this host"));
+}
