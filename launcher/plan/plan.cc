@@ -10,13 +10,17 @@
 #include <algorithm>
 #include <cctype>
 #include <cerrno>
+#include <cstdint>
 #include <cstring>
 #include <filesystem>
+#include <limits>
 
 namespace ddprun::launcher {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr int kMaxRanks = std::numeric_limits<int>::max();
 
 Result<int> worker_count(const WorkerCount& wanted, const HostFacts& host) {
   const int cpus = static_cast<int>(host.cpus.size());
@@ -75,6 +79,12 @@ Result<void> check_combinations(const Options& options, int workers) {
   if (options.node_rank.value_or(0) >= options.max_nodes) {
     return usage_error(fmt::format("--node-rank {}: with --nnodes {} it must be in [0, {}]",
                                    *options.node_rank, options.max_nodes, options.max_nodes - 1));
+  }
+  if (const auto ranks = static_cast<std::int64_t>(options.max_nodes) * workers; ranks > kMaxRanks) {
+    return usage_error(
+        fmt::format("--nnodes {} with {} workers each: that is {} ranks, and there can be {}; lower one of "
+                    "them",
+                    options.max_nodes, workers, ranks, kMaxRanks));
   }
   if (options.standalone && options.max_nodes > 1) {
     return usage_error(fmt::format(

@@ -71,6 +71,17 @@ TEST_CASE("more GPU workers than GPUs are refused with the number there is") {
         "gloo");
 }
 
+TEST_CASE("a job has no more ranks than their numbers hold") {
+  Options options = job(WorkerCount{.number = 2});
+  options.max_nodes = 1 << 30;
+  CHECK(
+      refusal(options, machine(2, 0)) ==
+      "--nnodes 1073741824 with 2 workers each: that is 2147483648 ranks, and there can be 2147483647; lower "
+      "one of them");
+  options.max_nodes -= 1;
+  CHECK(plan(options, machine(2, 0)).has_value());
+}
+
 TEST_CASE("GPUs that are hidden are not there, and the variable that hides them is named") {
   HostFacts host = machine(2, 0);
   host.environment = {{"CUDA_VISIBLE_DEVICES", ""}};
