@@ -9,7 +9,7 @@
 #include "launcher/plan/entrypoint.h"
 #include "launcher/plan/host.h"
 #include "launcher/plan/plan.h"
-#include "launcher/process/kept_files.h"
+#include "launcher/commands/kept_files.h"
 #include "launcher/process/own_descriptors.h"
 #include "launcher/report/events.h"
 #include "launcher/report/job_state.h"

@@ -1,4 +1,4 @@
-#include "launcher/process/kept_files.h"
+#include "launcher/commands/kept_files.h"
 
 #include "rendezvous/base/env_contract.h"
 
