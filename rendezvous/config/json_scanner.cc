@@ -144,8 +144,13 @@ class Scanner {
   bool string(std::string* content) {
     const std::size_t begin = at_++;
     while (at_ < text_.size() && peek() != '"') {
-      if (static_cast<unsigned char>(peek()) < 0x20)
+      const auto character = static_cast<unsigned char>(peek());
+      if (character == '\n' || character == '\r')
         return fail_at(begin, "the string that begins here does not end on its line");
+      if (character < 0x20) {
+        return fail(fmt::format("a control character; in a string it is written {}",
+                                character == '\t' ? "\\t" : fmt::format("\\u{:04x}", character)));
+      }
       if (peek() == '\\' && !escape()) return false;
       ++at_;
     }
