@@ -1,5 +1,7 @@
 #include "worker/commands/smoke_child.h"
 
+#include "rendezvous/base/proc_stat.h"
+#include "rendezvous/base/read_text.h"
 #include <ddprun/exception.h>
 
 #include <fcntl.h>
@@ -15,15 +17,12 @@
 #include <cerrno>
 #include <climits>
 #include <csignal>
+#include <cstdint>
 #include <cstring>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
 
 namespace ddprun::commands {
 namespace {
 
-namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kMostKept = std::size_t{1} << 20;
@@ -59,20 +58,13 @@ int milliseconds_until(Clock::time_point deadline) {
 /// Processes whose parent this one is, with their names.
 std::vector<std::pair<pid_t, std::string>> own_children() {
   std::vector<std::pair<pid_t, std::string>> children;
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator("/proc", error)) {
-    const std::string name = entry.path().filename();
+  for (const std::string& name : names_in("/proc")) {
     if (name.find_first_not_of("0123456789") != std::string::npos) continue;
-    std::ifstream file(entry.path() / "stat");
-    const std::string stat{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+    const std::string stat = read_text("/proc/" + name + "/stat");
+    if (stat_number(stat, 4) != static_cast<std::uint64_t>(::getpid()) || stat_field(stat, 3) == "Z")
+      continue;
     const std::size_t open = stat.find('(');
-    const std::size_t close = stat.rfind(')');
-    if (open == std::string::npos || close == std::string::npos) continue;
-    char state = 0;
-    int parent = 0;
-    if (std::sscanf(stat.c_str() + close + 1, " %c %d", &state, &parent) != 2) continue;
-    if (parent == ::getpid() && state != 'Z')
-      children.emplace_back(std::stoi(name), stat.substr(open + 1, close - open - 1));
+    children.emplace_back(std::stoi(name), stat.substr(open + 1, stat.rfind(')') - open - 1));
   }
   return children;
 }
