@@ -69,7 +69,7 @@ TEST_CASE("a process that has the number of one that is meant, and is another, i
 TEST_CASE("a process that was started at another time is not stopped") {
   const Idler idler;
   ProcessLook look = look_at_process(idler.pid());
-  REQUIRE(look.threads.size() == 1);
+  REQUIRE_FALSE(look.threads.empty());  // ThreadSanitizer has one of its own
   ++look.started;
   CHECK(native_stacks(idler.pid(), look).threads.empty());
 }
