@@ -9,6 +9,7 @@
 # of this name, "Build: TARGET" of what the test runs.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+command -v patch >/dev/null || { echo "patch is not installed: scripts/setup.sh --with-tests"; exit 1; }
 
 if [ "${1:-}" = --check ]; then
   status=0

@@ -24,7 +24,7 @@ launcher_packages=(ca-certificates git cmake ninja-build python3 python3-venv
   libcli11-dev nlohmann-json3-dev libvalijson-dev libspdlog-dev libfmt-dev libssl-dev libdw-dev)
 packages=("${launcher_packages[@]}" make g++ ccache mold zlib1g-dev libjpeg62-turbo-dev libpng-dev libcurl4-openssl-dev)
 # Tests of schedulers and ssh want more, and say so: CONTRIBUTING.md. No daemon is installed here.
-test_packages=(catch2 iproute2 procps shellcheck nftables python3-yaml tcsh zsh fish)
+test_packages=(catch2 iproute2 patch procps shellcheck nftables python3-yaml tcsh zsh fish)
 
 # Debian 11: gcc 10 and Boost 1.74, and of torch for its Python 3.9 there is nothing after 2.8.
 too_old() {

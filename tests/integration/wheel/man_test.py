@@ -13,6 +13,10 @@ import tempfile
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
+sys.path.insert(0, str(ROOT / "tests/support"))
+
+from skips import skip  # noqa: E402
+
 PROGRAM = sys.argv.pop(1)
 
 
@@ -66,7 +70,7 @@ class Man(unittest.TestCase):
 
     def test_roff_has_nothing_to_say_about_them(self):
         if shutil.which("groff") is None:
-            self.skipTest("groff is not installed")
+            skip("groff is not installed")
         for page in self.pages:
             said = subprocess.run(["groff", "-man", "-ww", "-z", page], capture_output=True, text=True, check=True)
             self.assertEqual(said.stderr, "", page.name)
