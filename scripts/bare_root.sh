@@ -11,11 +11,14 @@
 # Needs root and debootstrap (77 without). DDPRUN_DEBIAN_MIRROR names another mirror than apt's, TMPDIR where ROOT of `wheel` is: it takes
 # up to 15 GB. WHEEL is that of scripts/make_wheel.sh, which is run where there is none.
 set -euo pipefail
+readonly HERE=$PWD
 source "$(dirname "$0")/common.sh"
 
 readonly MOST_SECONDS=60
 
 usage() { sed -n '2,13s/^# \{0,1\}//p' "$0"; }
+
+absolute() { (cd "$HERE" && realpath -m -- "$1"); }
 
 need() {
   if [ "$(id -u)" -ne 0 ]; then echo "SKIPPED: needs root for debootstrap and chroot"; exit 77; fi
@@ -107,12 +110,13 @@ print(f"{system}, glibc {platform.libc_ver()[1]}, Python {platform.python_versio
 
 case "${1:-}" in
   -h | --help) usage; exit 0 ;;
-  make) need; [ $# -ge 3 ] || fail "make RELEASE ROOT [PACKAGE…]"; shift; make_root "$@" ;;
-  run) need; [ $# -ge 3 ] || fail "run ROOT COMMAND [WORD…]"; shift; run_in "$@" ;;
+  make) need; [ $# -ge 3 ] || fail "make RELEASE ROOT [PACKAGE…]"; root=$(absolute "$3"); make_root "$2" "$root" "${@:4}" ;;
+  run) need; [ $# -ge 3 ] || fail "run ROOT COMMAND [WORD…]"; root=$(absolute "$2"); run_in "$root" "${@:3}" ;;
   wheel)
     [ $# -eq 2 ] || [ $# -eq 3 ] || fail "wheel RELEASE [WHEEL]"
     need
-    show_wheel "$2" "${3:-$(scripts/make_wheel.sh | tee >(cat >&2) | tail -n 1)}"
+    if [ $# -eq 3 ]; then wheel=$(absolute "$3"); else wheel=$(scripts/make_wheel.sh | tee >(cat >&2) | tail -n 1); fi
+    show_wheel "$2" "$wheel"
     ;;
   *) fail "unknown command ${1:-}; there are make, run and wheel" ;;
 esac

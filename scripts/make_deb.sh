@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds ddprun_VERSION_amd64.deb into build/deb: the launcher of scripts/make_wheel.sh, which needs the C library alone, with
-# man pages, completions for bash, zsh and fish, and a systemd unit for `ddprun coordinator`, with an example of what it reads. Two
-# packings have to give equal bytes, and lintian, where it is installed, has to be content.
+# man pages, completions for bash, zsh and fish, scripts/launch, and a systemd unit for `ddprun coordinator`, with an example of what it
+# reads. Two packings have to give equal bytes, and lintian, where it is installed, has to be content.
 #
 #   scripts/make_deb.sh            prints the package's path at the end
 #
@@ -85,6 +85,7 @@ rm -rf $OUT
 put $PROGRAM usr/bin/ddprun 755
 put scripts/deb/ddprun-coordinator@.service lib/systemd/system/ddprun-coordinator@.service
 put scripts/deb/example.conf etc/ddprun/example.conf
+for file in scripts/launch/*; do put "$file" "usr/share/ddprun/launch/$(basename "$file")" "$(stat -c %a "$file")"; done
 $PROGRAM completions bash | put_text usr/share/bash-completion/completions/ddprun
 $PROGRAM completions zsh | put_text usr/share/zsh/vendor-completions/_ddprun
 $PROGRAM completions fish | put_text usr/share/fish/vendor_completions.d/ddprun.fish

@@ -1,6 +1,7 @@
 """python -m ddprun: the program ddprun, whose workers run under this very Python.
 
 `--example` alone prints the path of something to try it with: a job file where ddprun[worker] is installed, else a script.
+`--launch-dir` alone prints the folder of ssh.sh, slurm.sbatch and kubernetes.yaml, which start jobs on several machines.
 `--cmake-dir` alone prints where find_package(ddprun) finds the C++ library of ddprun[worker], or says where else it is to be had.
 """
 
@@ -15,8 +16,12 @@ def main():
         import ddprun_worker as worker
     except ImportError:
         worker = None
+    here = os.path.dirname(os.path.abspath(__file__))
     if sys.argv[1:] == ["--example"]:
-        print(worker.example() if worker else os.path.join(os.path.dirname(os.path.abspath(__file__)), "example.py"))
+        print(worker.example() if worker else os.path.join(here, "example.py"))
+        return
+    if sys.argv[1:] == ["--launch-dir"]:
+        print(os.path.join(here, "launch"))
         return
     if sys.argv[1:] == ["--cmake-dir"]:
         if worker is None:

@@ -72,8 +72,9 @@ class InDebian12(unittest.TestCase):
 
     def test_the_package_comes_with_all_that_it_names_and_goes_without_a_trace(self):
         package = built("DDPRUN_DEB", "make_deb.sh")
-        self.make_root("man-db")
+        self.make_root("man-db", "lintian")
         shutil.copy(package, self.root / "tmp/ddprun.deb")
+        self.type("lintian", "--fail-on", "error,warning", "/tmp/ddprun.deb")
         before = self.files()
         self.type("dpkg", "--install", "/tmp/ddprun.deb")
         self.assertRegex(self.type("ddprun", "--version"), r"^ddprun \d+\.\d+\.\d+ ")

@@ -18,6 +18,8 @@ sys.path.insert(0, str(ROOT / "tests/support"))
 
 from owned import own  # noqa: E402
 from patience import patient  # noqa: E402
+from project import project_version  # noqa: E402
+from skips import skip  # noqa: E402
 
 PROGRAM, TORCH_PYTHON = pathlib.Path(sys.argv[1]), sys.argv[2]
 del sys.argv[1:3]
@@ -42,7 +44,7 @@ def files_below(folder):
 def make_wheel(folder):
     if "DDPRUN_WHEEL" in os.environ:
         return os.environ["DDPRUN_WHEEL"]
-    packed = run(sys.executable, ROOT / "scripts/wheel/pack.py", PROGRAM, "0.1.0", platform.libc_ver()[1], folder)
+    packed = run(sys.executable, ROOT / "scripts/wheel/pack.py", PROGRAM, project_version(), platform.libc_ver()[1], folder)
     assert packed.returncode == 0, packed.stderr
     return packed.stdout.strip()
 
@@ -122,8 +124,8 @@ class Wheel(unittest.TestCase):
             done = run(self.ddprun, *words)
             self.assertEqual((done.returncode, done.stdout), (127, ""))
             self.assertEqual(done.stderr, "ddprun: ddprun-worker, which runs .json jobs, is not beside ddprun in "
-                                          f"{self.venv}/bin, which has the launcher alone; install ddprun[worker] there, the "
-                                          "wheel of ddprun-worker, or build both into build/release/bin with "
+                                          f"{self.venv}/bin, which has the launcher alone; install ddprun[worker], the wheel of "
+                                          "ddprun-worker, into a virtual environment, or build both into build/release/bin with "
                                           "scripts/quickstart.sh in a clone of ddprun\n")
 
     def test_a_store_serves_until_SIGTERM(self):
@@ -136,6 +138,11 @@ class Wheel(unittest.TestCase):
     def test_the_man_pages_are_beside_the_program(self):
         for page in ("man1/ddprun.1", "man5/ddprun-job.5"):
             self.assertIn(".SH NAME", (self.venv / "share/man" / page).read_text())
+
+    def test_what_starts_jobs_on_several_machines_is_in_the_package(self):
+        folder = pathlib.Path(run(self.python, "-m", "ddprun", "--launch-dir").stdout.strip())
+        self.assertEqual({file.name for file in folder.iterdir()}, {file.name for file in (ROOT / "scripts/launch").iterdir()})
+        self.assertIn("scripts/launch/ssh.sh HOSTS", run("bash", folder / "ssh.sh", "--help").stdout)
 
     def test_completions_are_there_for_each_shell(self):
         for shell in ("bash", "zsh", "tcsh", "fish"):
@@ -150,7 +157,7 @@ class Wheel(unittest.TestCase):
         example = run(self.python, "-m", "ddprun", "--example").stdout.strip()
         self.assertTrue(pathlib.Path(example).is_file())
         if run(TORCH_PYTHON, "-c", "import torch.distributed").returncode != 0:
-            self.skipTest(f"{TORCH_PYTHON} has no torch")
+            skip(f"{TORCH_PYTHON} has no torch")
         done = run(self.ddprun, "--nproc-per-node", 2, example, PYTHON_EXEC=TORCH_PYTHON)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertRegex(done.stdout, r"2 ranks found y = (3\.0|2\.9)\d x -(1\.0|0\.9)\d; the data are y = 3 x - 1")
