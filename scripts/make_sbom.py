@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""Prints the bill of materials of the launcher, as CycloneDX 1.5 in JSON: the Debian packages whose headers and archives went into
-the program, as ninja noted them when it built, and the compiler where it came from PyPI, whose C++ library is inside.
+"""Prints the bill of materials of a wheel, as CycloneDX 1.5 in JSON: the Debian packages whose headers, archives and libraries went
+into it, as ninja noted them when it built, what came from PyPI's compiler, whose C++ library is inside, and the torch whose headers are.
 
-    scripts/make_sbom.py BUILD VERSION     the same build gives the same bytes; the time is SOURCE_DATE_EPOCH's
+    scripts/make_sbom.py BUILD VERSION [ddprun|ddprun-worker]     of the launcher's wheel unless it says another
+
+The same build gives the same bytes; the time is SOURCE_DATE_EPOCH's.
 """
 
 import datetime
@@ -15,7 +17,7 @@ import sys
 import urllib.parse
 import uuid
 
-OURS = ("launcher/", "rendezvous/", "configs/")
+PARTS = {"ddprun": ("launcher/", "rendezvous/", "configs/"), "ddprun-worker": ("worker/", "rendezvous/", "configs/")}
 NAMESPACE = uuid.UUID("6a4f6f0c-90d4-5c4e-9c37-5f0f8f0a6c11")
 
 
@@ -23,8 +25,8 @@ def run(*words):
     return subprocess.run([str(word) for word in words], check=True, capture_output=True, text=True).stdout
 
 
-def headers(build, parts=OURS):
-    """The real paths of all files outside the tree that the objects of these folders, the launcher's, were compiled from."""
+def headers(build, parts):
+    """The real paths of all files of this machine's packages that the objects of these folders were compiled from."""
     found, is_ours = set(), False
     for line in run("ninja", "-C", build, "-t", "deps").splitlines():
         if line and not line.startswith(" "):
@@ -49,22 +51,31 @@ def component(name, version, purl):
     return {"type": "library", "bom-ref": purl, "name": name, "version": version, "purl": purl}
 
 
-def main(build, version):
+def torch_of(build):
+    """The release of the torch that is compiled with, as the build was configured."""
+    folder = re.search(r"^DDPRUN_TORCH:PATH=(.+)$", (build / "CMakeCache.txt").read_text(), re.MULTILINE)[1]
+    return re.search(r"""^__version__ = ['"]([^'"+]+)""", (pathlib.Path(folder) / "version.py").read_text(), re.MULTILINE)[1]
+
+
+def main(build, version, wheel="ddprun"):
     build = pathlib.Path(build)
-    files = headers(build)
+    files = headers(build, PARTS[wheel])
     if not files:
-        sys.exit(f"{sys.argv[0]}: {build} has no objects of the launcher; build the target ddprun there with ninja")
+        sys.exit(f"{sys.argv[0]}: {build} has no objects of {wheel}; build it there with ninja")
     inside = [component(name, its, f"pkg:deb/debian/{name}@{urllib.parse.quote(its, safe='')}?arch={arch}") for name, its, arch in packages(files)]
     for compiler in sorted(build.glob("tools/lib/python3*/site-packages/ziglang-*.dist-info")):
         its = compiler.name.split("-")[1].removesuffix(".dist")
         inside.append(component("ziglang", its, f"pkg:pypi/ziglang@{its}"))
-    own = f"pkg:pypi/ddprun@{version}"
+    if wheel == "ddprun-worker":
+        torch = torch_of(build)
+        inside.append(component("torch", torch, f"pkg:pypi/torch@{torch}"))
+    own = f"pkg:pypi/{wheel}@{version}"
     time = datetime.datetime.fromtimestamp(int(os.environ.get("SOURCE_DATE_EPOCH", "0")), datetime.timezone.utc)
     bill = {
         "bomFormat": "CycloneDX", "specVersion": "1.5", "version": 1,
         "metadata": {
             "timestamp": time.strftime("%Y-%m-%dT%H:%M:%SZ"),
-            "component": {"type": "application", "bom-ref": own, "name": "ddprun", "version": version, "purl": own,
+            "component": {"type": "application", "bom-ref": own, "name": wheel, "version": version, "purl": own,
                           "licenses": [{"license": {"id": "MIT"}}]}},
         "components": inside,
         "dependencies": [{"ref": own, "dependsOn": [each["bom-ref"] for each in inside]}],
@@ -74,6 +85,6 @@ def main(build, version):
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 3:
+    if len(sys.argv) not in (3, 4) or sys.argv[3:] not in ([], *([name] for name in PARTS)):
         sys.exit(__doc__)
     main(*sys.argv[1:])

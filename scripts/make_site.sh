@@ -23,7 +23,9 @@ mkdir -p $SITE/src
 cp docs/*.md docs/*.svg ARCHITECTURE.md CONTRIBUTING.md CHANGELOG.md $SITE/src
 cp README.md $SITE/src/index.md
 cp configs/README.md $SITE/src/configs.md
+cp worker/examples/README.md $SITE/src/examples.md
 sed -i -e 's|](\.\./configs/README\.md|](configs.md|g; s|](configs/README\.md|](configs.md|g' \
+  -e 's|](\.\./worker/examples/README\.md|](examples.md|g' \
   -e 's|](\.\./README\.md|](index.md|g; s|](README\.md|](index.md|g; s|](\.\./|](|g; s|](docs/|](|g' $SITE/src/*.md
 # Files of the tree are not in the site.
 sed -i -E 's#\[([^]]*)\]\((launcher|rendezvous|scripts|tests|worker)/[^)]*\)#\1#g' $SITE/src/*.md

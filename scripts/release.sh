@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Makes a release of the version in CMakeLists.txt: build/release-files gets both wheels, the Debian package, the bill of
-# materials of the launcher (CycloneDX), the notes (the version's part of CHANGELOG.md) and SHA256SUMS; the tag vVERSION is made last,
+# Makes a release of the version in CMakeLists.txt: build/release-files gets both wheels, with a bill of materials for
+# each (CycloneDX), the Debian package, the notes (the version's part of CHANGELOG.md) and SHA256SUMS; the tag vVERSION is made last,
 # unless HEAD has it, as in CI. Nothing is pushed.
 #
 #   scripts/release.sh              CHANGELOG.md has to begin with "## VERSION - YYYY-MM-DD"; all is committed
@@ -44,7 +44,7 @@ obstacles() {
 
 found=$(obstacles)
 if [ $dry_run = yes ]; then
-  say "$tag would be made of $(git rev-parse --short=12 HEAD): wheels, Debian package, bill of materials, NOTES.md, SHA256SUMS in $OUT"
+  say "$tag would be made of $(git rev-parse --short=12 HEAD): wheels, Debian package, bills of materials, NOTES.md, SHA256SUMS in $OUT"
 fi
 if [ -n "$found" ]; then fail "$found"; fi
 if [ $dry_run = yes ]; then exit 0; fi
@@ -64,6 +64,7 @@ say "installing both wheels together"
 DDPRUN_WHEEL=$PWD/$wheel DDPRUN_WORKER_WHEEL=$PWD/$worker \
   python3 tests/integration/wheel/worker_test.py build/worker "$(torch_folder)/../../../../bin/python" >&2
 python3 scripts/make_sbom.py build/wheel "$version" >"$OUT/ddprun-$version.cdx.json"
+python3 scripts/make_sbom.py build/worker "$version" ddprun-worker >"$OUT/ddprun_worker-$version.cdx.json"
 notes >$OUT/NOTES.md
 (cd $OUT && LC_ALL=C sha256sum -- ddprun* >SHA256SUMS)
 if ! git rev-parse --verify --quiet "refs/tags/$tag" >/dev/null; then

@@ -9,7 +9,7 @@ import tempfile
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-FILES = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "configs/README.md", "scripts/common.sh", "scripts/make_site.sh",
+FILES = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "configs/README.md", "worker/examples/README.md", "scripts/common.sh", "scripts/make_site.sh",
          "scripts/cmake/FindLibtorch.cmake")
 
 

@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -14,6 +15,11 @@ import tempfile
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
+sys.path.insert(0, str(ROOT / "tests/support"))
+
+from project import project_version  # noqa: E402
+from skips import skip  # noqa: E402
+
 BUILD = sys.argv.pop(1)
 
 # Leaves what scripts/make_deb.sh leaves.
@@ -74,7 +80,8 @@ class Release(unittest.TestCase):
 
     def release(self, *words, stderr=subprocess.PIPE, **variables):
         who = variables | {"GIT_AUTHOR_NAME": "A", "GIT_AUTHOR_EMAIL": "a@b.example", "GIT_COMMITTER_NAME": "A", "GIT_COMMITTER_EMAIL": "a@b.example"}
-        done = subprocess.run(["bash", "scripts/release.sh", *words], cwd=self.tree, env=os.environ | who, stdout=subprocess.PIPE, stderr=stderr,
+        ours = {name: value for name, value in os.environ.items() if not name.startswith("GITHUB_")}  # of the CI that runs this
+        done = subprocess.run(["bash", "scripts/release.sh", *words], cwd=self.tree, env=ours | who, stdout=subprocess.PIPE, stderr=stderr,
                               text=True, check=False)
         self.files = sorted(path.name for path in (self.tree / "build/release-files").glob("*"))
         return done
@@ -89,7 +96,7 @@ class Release(unittest.TestCase):
         done = self.release()
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(self.files, ["NOTES.md", "SHA256SUMS", "ddprun-1.2.3-py3-none-any.whl", "ddprun-1.2.3.cdx.json",
-                                      "ddprun_1.2.3_amd64.deb", "ddprun_worker-1.2.3-py3-none-any.whl"])
+                                      "ddprun_1.2.3_amd64.deb", "ddprun_worker-1.2.3-py3-none-any.whl", "ddprun_worker-1.2.3.cdx.json"])
         out = self.tree / "build/release-files"
         self.assertEqual((out / "NOTES.md").read_text(), "\n### Added\n\n* A thing.\n\n")
         sums = dict(reversed(line.split("  ")) for line in (out / "SHA256SUMS").read_text().splitlines())
@@ -147,6 +154,26 @@ class Release(unittest.TestCase):
         self.refused(f"v1.2.3 is another commit, {first}: raise the version in CMakeLists.txt")
 
 
+class Version(unittest.TestCase):
+    def test_no_script_and_no_test_of_packages_has_it_written_in(self):
+        files = [path for folder in ("scripts", ".github", "tests/integration/wheel") for path in (ROOT / folder).rglob("*")
+                 if path.suffix in (".sh", ".py", ".yml", ".cmake", ".service")]
+        self.assertGreater(len(files), 30)
+        named = [path.name for path in files if re.search(rf"(?<![0-9.]){re.escape(project_version())}(?![0-9.])", path.read_text())]
+        self.assertEqual(named, [])
+
+    def test_both_recipes_for_containers_install_the_same_beside_the_release_of_torch(self):
+        torch = re.search(r"^set\(Libtorch_RELEASES ([0-9.]+) ", (ROOT / "scripts/cmake/FindLibtorch.cmake").read_text(), re.MULTILINE)[1]
+        docker, apptainer = ((ROOT / "scripts" / name).read_text() for name in ("Dockerfile", "apptainer.def"))
+        (image,) = re.findall(r"^FROM (.+)$", docker, re.MULTILINE)
+        self.assertIn(f"\nFrom: {image}\n", apptainer)
+        self.assertIn(f"\nARG TORCH={torch}\n", docker)
+        installs = re.findall(r"pip install (.+?)(?: &&.*)?$", docker, re.MULTILINE)
+        self.assertEqual(len(installs), 2)
+        for words in installs:
+            self.assertIn(f"    pip install {words.replace('$TORCH', torch).replace(chr(34), '')}\n", apptainer)
+
+
 class WorkerWheel(unittest.TestCase):
     """scripts/make_worker_wheel.sh with a build that installs nothing but its headers."""
 
@@ -184,16 +211,25 @@ class WorkerWheel(unittest.TestCase):
 
 class BillOfMaterials(unittest.TestCase):
     def test_it_names_what_the_program_was_built_from_and_is_the_same_twice(self):
+        self.check("ddprun", {"libfmt-dev", "libspdlog-dev", "libssl-dev", "nlohmann-json3-dev"})
+
+    def test_that_of_the_worker_names_torch_and_what_its_wheel_has_inside(self):
+        if "ddprun-worker" not in (pathlib.Path(BUILD) / "build.ninja").read_text():
+            skip(f"{BUILD} is without the worker")
+        self.check("ddprun-worker", {"torch", "libjpeg62-turbo-dev", "libpng-dev", "zlib1g-dev"})
+
+    def check(self, wheel, inside):
         if shutil.which("ninja") is None or shutil.which("dpkg-query") is None or not (pathlib.Path(BUILD) / "build.ninja").exists():
-            self.skipTest("needs ninja, which knows what the build read, and dpkg-query")
-        words = [sys.executable, "-B", ROOT / "scripts/make_sbom.py", BUILD, "1.2.3"]
+            skip("needs ninja, which knows what the build read, and dpkg-query")
+        words = [sys.executable, "-B", ROOT / "scripts/make_sbom.py", BUILD, "1.2.3", wheel]
         texts = [subprocess.run(words, env=os.environ | {"SOURCE_DATE_EPOCH": "1700000000"}, check=True, capture_output=True,
                                 text=True).stdout for _ in range(2)]
         self.assertEqual(texts[0], texts[1])
         bill = json.loads(texts[0])
         self.assertEqual((bill["bomFormat"], bill["specVersion"], bill["metadata"]["timestamp"]), ("CycloneDX", "1.5", "2023-11-14T22:13:20Z"))
         names = {each["name"] for each in bill["components"]}
-        self.assertLessEqual({"libfmt-dev", "libspdlog-dev", "libssl-dev", "nlohmann-json3-dev"}, names)
+        self.assertEqual(bill["metadata"]["component"]["name"], wheel)
+        self.assertLessEqual(inside, names)
         self.assertFalse([name for name in names if name.startswith("libc6")])
         self.assertEqual(bill["dependencies"][0]["dependsOn"], [each["bom-ref"] for each in bill["components"]])
 

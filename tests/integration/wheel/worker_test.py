@@ -18,11 +18,15 @@ ROOT = pathlib.Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / "tests/support"))
 
 from patience import patient  # noqa: E402
+from project import project_version  # noqa: E402
+from skips import skip  # noqa: E402
 
 BUILD, TORCH_PYTHON = pathlib.Path(sys.argv[1]).resolve(), sys.argv[2]
 del sys.argv[1:3]
 
 PAGE = (ROOT / "docs/cpp.md").read_text()
+VERSION = project_version()
+INSTALL = re.search(r"```sh\n(pip install.*?)```", (ROOT / "docs/install.md").read_text(), re.DOTALL)[1].splitlines()
 
 
 def skip_all(reason):
@@ -61,22 +65,22 @@ class Worker(unittest.TestCase):
         if "DDPRUN_WHEEL" in os.environ:
             shutil.copy(os.environ["DDPRUN_WHEEL"], wheels)
         else:
-            cls.must(sys.executable, "-B", ROOT / "scripts/wheel/pack.py", BUILD / "bin/ddprun", "0.1.0", platform.libc_ver()[1], wheels)
+            cls.must(sys.executable, "-B", ROOT / "scripts/wheel/pack.py", BUILD / "bin/ddprun", VERSION, platform.libc_ver()[1], wheels)
         if "DDPRUN_WORKER_WHEEL" in os.environ:
             shutil.copy(os.environ["DDPRUN_WORKER_WHEEL"], wheels)
         else:
             cls.must("cmake", "--install", BUILD, "--prefix", cls.folder / "prefix")
-            pack = [sys.executable, "-B", ROOT / "scripts/wheel/pack_worker.py", cls.folder / "prefix", "0.1.0", version, patchelf]
+            pack = [sys.executable, "-B", ROOT / "scripts/wheel/pack_worker.py", cls.folder / "prefix", VERSION, version, patchelf]
             worker = cls.must(*pack, wheels, licences)
             again = cls.must(*pack, cls.folder / "again", licences)
             assert pathlib.Path(worker).read_bytes() == pathlib.Path(again).read_bytes(), "two packings differ"
         (cls.wheel,) = wheels.glob("ddprun_worker-*.whl")
-        # As a user does it: pip finds both, and the torch that is there is the one that they want.
-        cls.must(*cls.pip(cls.env), "install", "--no-index", "--find-links", wheels, "ddprun[worker]")
+        # As docs/install.md says: pip finds both, and the torch that is there is the one that they want.
+        cls.must("env", "PIP_NO_INDEX=1", "bash", "-c", INSTALL[0])
 
     @classmethod
     def tearDownClass(cls):
-        cls.must(*cls.pip(cls.env), "uninstall", "--yes", "ddprun", "ddprun-worker")
+        cls.must("bash", "-c", INSTALL[-1])
         # pip leaves the folders above those of man pages, empty.
         left = set(cls.files()) ^ set(cls.before)
         assert left <= {str(cls.env / "share"), str(cls.env / "share/man")}, left
@@ -122,6 +126,10 @@ class Worker(unittest.TestCase):
         self.assertIn("done: 1 of 1 epochs", done.stdout)
         self.assertTrue(list(here.glob("runs/digits/checkpoints/step-*.pt")))
 
+    def test_the_package_says_where_things_are(self):
+        example, cmake, launch = (pathlib.Path(self.must("bash", "-c", line)) for line in INSTALL[1:-1])
+        self.assertEqual((example.suffix, (cmake / "ddprunConfig.cmake").is_file(), (launch / "ssh.sh").is_file()), (".json", True, True))
+
     def test_commands_of_job_files_are_the_workers(self):
         done = self.run_in(self.folder, "ddprun", "list", "models")
         self.assertEqual((done.returncode, done.stderr), (0, ""))
@@ -129,7 +137,7 @@ class Worker(unittest.TestCase):
 
     def test_a_program_finds_the_library_by_the_packages_cmake_dir(self):
         if shutil.which("cmake") is None:
-            self.skipTest("cmake is not installed")
+            skip("cmake is not installed")
         mine = self.folder / "mine"
         mine.mkdir()
         # docs/cpp.md's own words.
@@ -155,7 +163,7 @@ class Worker(unittest.TestCase):
 
     def test_the_plug_in_for_GPUs_is_in_it(self):
         if not (BUILD / "lib/libddprun_nccl.so").exists():
-            self.skipTest(f"{BUILD} is without GPU support")
+            skip(f"{BUILD} is without GPU support")
         self.assertTrue((self.site / "ddprun_worker/lib/libddprun_nccl.so").exists())
 
     def test_its_man_page_is_beside_the_program(self):
