@@ -13,10 +13,13 @@
 namespace ddprun::launcher {
 namespace {
 
-bool is_meant(const JobFacts& job, const std::string& wanted) {
-  return wanted.empty() || wanted == job.state.tag ||
-         (wanted == job.state.run_id && !job.state.run_id.empty()) ||
-         std::any_of(job.workers.begin(), job.workers.end(),
+bool goes_by(const JobFacts& job, const std::string& wanted) {
+  return wanted.empty() || wanted == std::to_string(job.launcher) || wanted == job.state.tag ||
+         (wanted == job.state.run_id && !job.state.run_id.empty());
+}
+
+bool has_worker(const JobFacts& job, const std::string& wanted) {
+  return std::any_of(job.workers.begin(), job.workers.end(),
                      [&](const WorkerFacts& worker) { return wanted == std::to_string(worker.process.pid); });
 }
 
@@ -68,12 +71,13 @@ std::vector<JobFacts> find_jobs(const std::vector<ProcessFacts>& processes) {
 
 Result<JobFacts> the_job(const std::vector<JobFacts>& jobs, const std::string& wanted) {
   if (jobs.empty()) return Error(ErrorCode::kUnavailable, "no job of yours runs on this host");
-  const auto launched = std::find_if(
-      jobs.begin(), jobs.end(), [&](const JobFacts& job) { return wanted == std::to_string(job.launcher); });
-  if (launched != jobs.end()) return *launched;
   std::vector<JobFacts> meant;
   std::copy_if(jobs.begin(), jobs.end(), std::back_inserter(meant),
-               [&](const JobFacts& job) { return is_meant(job, wanted); });
+               [&](const JobFacts& job) { return goes_by(job, wanted); });
+  if (meant.empty()) {
+    std::copy_if(jobs.begin(), jobs.end(), std::back_inserter(meant),
+                 [&](const JobFacts& job) { return has_worker(job, wanted); });
+  }
   if (meant.size() == 1) return std::move(meant.front());
   if (meant.empty()) {
     return Error(ErrorCode::kUnavailable, fmt::format("no job \"{}\" on this host; your jobs here:{}",

@@ -198,6 +198,12 @@ TEST_CASE("a job is found by pid, tag and job id; none and several are said with
   one.workers[1].process.pid = 4712;  // a launcher of its own
   CHECK(the_job({one, two}, "4713").value().launcher == 4711);
   CHECK(the_job({one, two}, "4712").value().launcher == 4712);
+  JobFacts of_slurm = one;
+  of_slurm.launcher = 4000;
+  of_slurm.state.run_id = "4711";
+  CHECK(the_job({of_slurm, one}, "4711").error().code() == ErrorCode::kUsage);
+  of_slurm.state.run_id = "4713";
+  CHECK(the_job({of_slurm, one}, "4713").value().launcher == 4000);
   CHECK_THAT(
       the_job({one, two}, "cifar").error().message(),
       Catch::Matchers::StartsWith("2 of your jobs on this host go by \"cifar\"; name one by its pid:\n") &&
