@@ -13,14 +13,11 @@
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
-#include <limits>
 
 namespace ddprun::launcher {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr int kMaxRanks = std::numeric_limits<int>::max();
 
 Result<int> worker_count(const WorkerCount& wanted, const HostFacts& host) {
   const int cpus = static_cast<int>(host.cpus.size());
@@ -65,6 +62,8 @@ Result<void> check_devices(const Plan& plan) {
   return ok();
 }
 
+std::int64_t ranks_of(int nodes, int workers) { return static_cast<std::int64_t>(nodes) * workers; }
+
 Result<void> check_combinations(const Options& options, int workers) {
   const EntrypointKind kind = entrypoint_kind(options);
   if (options.module && options.no_python && !options.run_path) {
@@ -80,11 +79,14 @@ Result<void> check_combinations(const Options& options, int workers) {
     return usage_error(fmt::format("--node-rank {}: with --nnodes {} it must be in [0, {}]",
                                    *options.node_rank, options.max_nodes, options.max_nodes - 1));
   }
-  if (const auto ranks = static_cast<std::int64_t>(options.max_nodes) * workers; ranks > kMaxRanks) {
+  if (options.max_nodes > membership::kMaxNodes) {
     return usage_error(
-        fmt::format("--nnodes {} with {} workers each: that is {} ranks, and there can be {}; lower one of "
-                    "them",
-                    options.max_nodes, workers, ranks, kMaxRanks));
+        fmt::format("--nnodes {}: a job has at most {} nodes", options.max_nodes, membership::kMaxNodes));
+  }
+  if (const std::int64_t ranks = ranks_of(options.min_nodes, workers); ranks > membership::kMaxRanks) {
+    return usage_error(
+        fmt::format("--nnodes {} with {} workers each: that is {} ranks, and a job has at most {}",
+                    options.min_nodes, workers, ranks, membership::kMaxRanks));
   }
   if (options.standalone && options.max_nodes > 1) {
     return usage_error(fmt::format(
@@ -248,7 +250,9 @@ membership::Round expected_round(const Plan& plan) {
   round.seat.nodes = nodes;
   round.seat.base_rank = Rank(round.seat.node_rank.value() * workers);
   round.seat.base_role_rank = round.seat.base_rank;
-  round.seat.world_size = WorldSize(nodes * workers);
+  // MAX may mean: as many as come.
+  round.seat.world_size =
+      WorldSize(static_cast<int>(std::min<std::int64_t>(ranks_of(nodes, workers), membership::kMaxRanks)));
   round.seat.role_world_size = round.seat.world_size;
   return round;
 }

@@ -18,8 +18,6 @@ static constexpr std::array<std::string_view, std::variant_size_v<Message>> kTyp
     "hello", "challenge", "proof", "welcome", "refused", "drain",
     "log",   "look",      "seen",  "doctor",  "status",  "order"};
 
-static constexpr int kMaxNodes = 1'000'000;
-static constexpr int kMaxRanks = 1'000'000'000;
 static constexpr int kMaxSignal = 64;
 static constexpr int kMaxGeneration = 1'000'000;
 

@@ -76,6 +76,10 @@ struct Seat {
   friend bool operator==(const Seat&, const Seat&) = default;
 };
 
+// Beyond any job: what comes from other nodes, or was typed, and says more is refused.
+inline constexpr int kMaxNodes = 1'000'000;
+inline constexpr int kMaxRanks = 1'000'000'000;
+
 /// A round as one node sees it: its seat, and where its workers find the store.
 struct Round {
   Seat seat;

@@ -71,15 +71,20 @@ TEST_CASE("more GPU workers than GPUs are refused with the number there is") {
         "gloo");
 }
 
-TEST_CASE("a job has no more ranks than their numbers hold") {
-  Options options = job(WorkerCount{.number = 2});
-  options.max_nodes = 1 << 30;
+TEST_CASE("a job has no more nodes and ranks than its nodes could tell each other of") {
+  Options options = job(WorkerCount{.number = 1001});
+  options.min_nodes = options.max_nodes = 1'000'000;
   CHECK(
       refusal(options, machine(2, 0)) ==
-      "--nnodes 1073741824 with 2 workers each: that is 2147483648 ranks, and there can be 2147483647; lower "
-      "one of them");
-  options.max_nodes -= 1;
+      "--nnodes 1000000 with 1001 workers each: that is 1001000000 ranks, and a job has at most 1000000000");
+  options.workers.number = 1000;
   CHECK(plan(options, machine(2, 0)).has_value());
+  options.max_nodes += 1;
+  CHECK(refusal(options, machine(2, 0)) == "--nnodes 1000001: a job has at most 1000000 nodes");
+  options.min_nodes = 1;
+  options.max_nodes = 1'000'000;  // as many as come
+  options.workers.number = 1001;
+  CHECK(expected_round(plan(options, machine(2, 0)).value()).seat.world_size == WorldSize(1'000'000'000));
 }
 
 TEST_CASE("GPUs that are hidden are not there, and the variable that hides them is named") {
