@@ -145,7 +145,8 @@ class Scanner {
     const std::size_t begin = at_++;
     while (at_ < text_.size() && peek() != '"') {
       const auto character = static_cast<unsigned char>(peek());
-      if (character == '\n' || character == '\r')
+      const std::string_view rest = text_.substr(at_, text_.find_first_of("\r\n", at_) - at_);
+      if (character < 0x20 && rest.find('"') == std::string_view::npos)
         return fail_at(begin, "the string that begins here does not end on its line");
       if (character < 0x20) {
         return fail(fmt::format("a control character; in a string it is written {}",
