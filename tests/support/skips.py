@@ -5,6 +5,6 @@ import unittest
 
 
 def skip(reason):
-    """Leaves the test, with the line that scripts/test.sh lists at its end."""
-    print(f"SKIPPED: {reason}", file=sys.stderr)
+    """Leaves the test, with a line that scripts/test.sh lists at its end: unittest may be in the middle of one of its own."""
+    print(f"\nSKIPPED: {reason}", file=sys.stderr)
     raise unittest.SkipTest(reason)

@@ -13,7 +13,8 @@ import subprocess
 import termios
 import unittest
 
-from harness import BOUND_S, DDPRUN, Case, skip
+from harness import BOUND_S, DDPRUN, Case
+from skips import skip
 
 SENTINEL = ("sh", "-c", "echo started")
 

@@ -11,7 +11,8 @@ import subprocess
 import sys
 import unittest
 
-from harness import BOUND_S, DDPRUN, Case, skip
+from harness import BOUND_S, DDPRUN, Case
+from skips import skip
 
 
 def in_mount_namespace(*commands):

@@ -59,8 +59,3 @@ class Case(unittest.TestCase):
         self.assertEqual(done.stdout, "")
         self.assertEqual(list((self.folder / "tmp").iterdir()), [])
         self.assertFalse(self.logs.exists())
-
-
-def skip(reason):
-    print(f"SKIPPED: {reason}", file=sys.stderr)
-    raise unittest.SkipTest(reason)

@@ -9,7 +9,8 @@ import signal
 import subprocess
 import unittest
 
-from harness import PROGRAMS, Case, skip
+from harness import PROGRAMS, Case
+from skips import skip
 
 BROKEN = PROGRAMS / "cli_broken"
 

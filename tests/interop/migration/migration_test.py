@@ -16,6 +16,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / "tests/support"))
 
 from patience import patient  # noqa: E402
+from skips import skip  # noqa: E402
 
 DDPRUN, PYTHON = sys.argv[1:3]
 del sys.argv[1:3]
@@ -30,11 +31,6 @@ def pair(heading):
 
 def before_and_now(text):
     return [re.search(rf"^(.*?) +# {word}$", text, re.MULTILINE)[1] for word in ("before", "now")]
-
-
-def skip(reason):
-    print(f"SKIPPED: {reason}", file=sys.stderr)
-    raise unittest.SkipTest(reason)
 
 
 def needs(module):

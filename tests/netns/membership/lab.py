@@ -17,7 +17,7 @@ from patience import patient  # noqa: E402
 
 
 def skip(reason):
-    print(f"SKIPPED: {reason}", file=sys.stderr)
+    print(f"\nSKIPPED: {reason}", file=sys.stderr)
     sys.exit(77)
 
 
