@@ -113,12 +113,12 @@ TEST_CASE("a program without a slash is looked up in PATH") {
 TEST_CASE("a job is run by the worker beside ddprun, with its overrides") {
   Fixture f;
   const std::string job = f.make("job.json", 0644);
-  CHECK(
-      f.command(job).error().message() ==
-      "ddprun-worker, which runs .json jobs, is not beside ddprun in " + f.dir.path() +
-          "/bin, which has the launcher alone; install ddprun[worker], the wheel of ddprun-worker, into a "
-          "virtual environment, or build both into build/release/bin with scripts/quickstart.sh in a clone of "
-          "ddprun");
+  CHECK(f.command(job).error().message() ==
+        "ddprun-worker, which runs .json jobs, is not beside ddprun in " + f.dir.path() +
+            "/bin, which has the launcher alone; install ddprun[worker], the wheel of ddprun-worker, into a "
+            "virtual environment, or build both into build/release/bin with scripts/quickstart.sh in a clone "
+            "of "
+            "ddprun");
   const std::string worker = f.make("bin/ddprun-worker", 0755);
   f.options.config_overrides = config::parse_overrides({"/train/epochs=3"}).value();
   f.options.backend = "gloo";
