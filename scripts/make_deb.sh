@@ -85,7 +85,7 @@ rm -rf $OUT
 put $PROGRAM usr/bin/ddprun 755
 put scripts/deb/ddprun-coordinator@.service lib/systemd/system/ddprun-coordinator@.service
 put scripts/deb/example.conf etc/ddprun/example.conf
-for file in scripts/launch/*; do put "$file" "usr/share/ddprun/launch/$(basename "$file")" "$(stat -c %a "$file")"; done
+for file in scripts/launch/*; do put "$file" "usr/share/ddprun/launch/$(basename "$file")" "$([ -x "$file" ] && echo 755 || echo 644)"; done
 $PROGRAM completions bash | put_text usr/share/bash-completion/completions/ddprun
 $PROGRAM completions zsh | put_text usr/share/zsh/vendor-completions/_ddprun
 $PROGRAM completions fish | put_text usr/share/fish/vendor_completions.d/ddprun.fish

@@ -22,7 +22,7 @@ export CCACHE_DISABLE=1
 version=$(project_version)
 
 get_tools() {
-  if cmp -s scripts/wheel/requirements.txt "$TOOLS/requirements.txt"; then return; fi
+  if cmp -s scripts/wheel/requirements.txt "$TOOLS/requirements.txt" && "$TOOLS/bin/python" -c 'import ziglang, auditwheel' 2>/dev/null; then return; fi
   say "installing zig and auditwheel into $TOOLS"
   python3 -m venv --clear "$TOOLS"
   PIP_USER=0 PIP_DISABLE_PIP_VERSION_CHECK=1 "$TOOLS/bin/python" -m pip install --quiet --progress-bar off --requirement scripts/wheel/requirements.txt ||

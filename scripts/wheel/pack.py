@@ -89,7 +89,7 @@ def main(program, version, glibc, folder, licences=None):
         for module in sorted((ROOT / "scripts/wheel/ddprun").glob("*.py")):
             add(archive, records, f"ddprun/{module.name}", module.read_bytes(), 0o644)
         for file in sorted((ROOT / "scripts/launch").iterdir()):
-            add(archive, records, f"ddprun/launch/{file.name}", file.read_bytes(), 0o755 if file.suffix == ".sh" else 0o644)
+            add(archive, records, f"ddprun/launch/{file.name}", file.read_bytes(), 0o755 if file.stat().st_mode & 0o100 else 0o644)
         add(archive, records, f"{data}/scripts/ddprun", pathlib.Path(program).read_bytes(), 0o755)
         for place, text in man_pages(program).items():
             add(archive, records, f"{data}/data/{place}", text, 0o644)

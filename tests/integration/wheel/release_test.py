@@ -157,7 +157,7 @@ class Release(unittest.TestCase):
 class Version(unittest.TestCase):
     def test_no_script_and_no_test_of_packages_has_it_written_in(self):
         files = [path for folder in ("scripts", ".github", "tests/integration/wheel") for path in (ROOT / folder).rglob("*")
-                 if path.suffix in (".sh", ".py", ".yml", ".cmake", ".service")]
+                 if path.suffix in (".sh", ".py", ".yml", ".cmake", ".service") and path != pathlib.Path(__file__)]
         self.assertGreater(len(files), 30)
         named = [path.name for path in files if re.search(rf"(?<![0-9.]){re.escape(project_version())}(?![0-9.])", path.read_text())]
         self.assertEqual(named, [])

@@ -11,8 +11,8 @@ git clone --quiet "$root" "$folder/a"
 git clone --quiet "$folder/a" "$folder/another_name"
 for name in a another_name; do
   mkdir -p "$folder/$name/build/wheel"
-  # The same compiler, whose pages in memory are shared; without one, each gets it from PyPI.
-  if [ -d "$root/build/wheel/tools" ]; then ln -s "$root/build/wheel/tools" "$folder/$name/build/wheel/tools"; fi
+  # The same compiler, whose pages in memory are shared; without that one, each gets it from PyPI.
+  if cmp -s "$root/build/wheel/tools/requirements.txt" "$folder/$name/scripts/wheel/requirements.txt"; then ln -s "$root/build/wheel/tools" "$folder/$name/build/wheel/tools"; fi
   (cd "$folder/$name" && scripts/make_deb.sh)
 done
 cd "$folder/a"
