@@ -254,8 +254,11 @@ Result<NodeRange> parse_node_range(std::string_view text) {
   const std::vector<std::string_view> parts = split(text, ':');
   const std::optional<int> lowest = as_integer(parts.front());
   const std::optional<int> highest = as_integer(parts.back());
-  if (parts.size() > 2 || !lowest || !highest || *lowest < 1 || *highest < *lowest) {
-    return expected("a number of nodes of at least 1, or MIN:MAX with MIN not above MAX", text);
+  if (parts.size() > 2 || !lowest || !highest || *lowest < 1 || *highest < *lowest ||
+      *highest > membership::kMaxNodes) {
+    return expected(
+        fmt::format("a number of nodes in [1, {}], or MIN:MAX with MIN not above MAX", membership::kMaxNodes),
+        text);
   }
   return NodeRange{*lowest, *highest};
 }

@@ -55,7 +55,7 @@ struct NodeRange {
   int highest = 1;
 };
 
-/// "N" or "MIN:MAX" with 1 ≤ MIN ≤ MAX.
+/// "N" or "MIN:MAX" with 1 ≤ MIN ≤ MAX ≤ membership::kMaxNodes.
 Result<NodeRange> parse_node_range(std::string_view text);
 
 /// A PET_ variable that switches something: an integer, 0 is off.

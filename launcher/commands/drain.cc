@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstring>
@@ -49,8 +50,10 @@ int drain_local_job(const std::string& wanted) {
   if (!job) return refuse_in_lines("ddprun drain", job.error());
   // Looked for again with the pidfd in hand: now the pid cannot become somebody else's.
   const UniqueFd pidfd = open_pidfd(job->launcher);
-  const Result<JobFacts> again = the_job(find_jobs(read_own_processes()), std::to_string(job->launcher));
-  if (!pidfd || !again || again->launcher != job->launcher)
+  const std::vector<JobFacts> now = find_jobs(read_own_processes());
+  const bool is_there = std::any_of(now.begin(), now.end(),
+                                    [&](const JobFacts& one) { return one.state.tag == job->state.tag; });
+  if (!pidfd || !is_there)
     return cannot_drain(fmt::format("the job of pid {} has just ended", job->launcher));
   if (!ask(pidfd))
     return cannot_drain(fmt::format("cannot signal pid {}: {}", job->launcher, std::strerror(errno)));

@@ -79,14 +79,12 @@ Result<void> check_combinations(const Options& options, int workers) {
     return usage_error(fmt::format("--node-rank {}: with --nnodes {} it must be in [0, {}]",
                                    *options.node_rank, options.max_nodes, options.max_nodes - 1));
   }
-  if (options.max_nodes > membership::kMaxNodes) {
+  // MAX may mean: as many as come.
+  const int nodes = std::max(options.min_nodes, options.node_rank.value_or(0) + 1);
+  if (const std::int64_t ranks = ranks_of(nodes, workers); ranks > membership::kMaxRanks) {
     return usage_error(
-        fmt::format("--nnodes {}: a job has at most {} nodes", options.max_nodes, membership::kMaxNodes));
-  }
-  if (const std::int64_t ranks = ranks_of(options.min_nodes, workers); ranks > membership::kMaxRanks) {
-    return usage_error(
-        fmt::format("--nnodes {} with {} workers each: that is {} ranks, and a job has at most {}",
-                    options.min_nodes, workers, ranks, membership::kMaxRanks));
+        fmt::format("{} nodes with {} workers each: that is {} ranks, and a job has at most {}", nodes,
+                    workers, ranks, membership::kMaxRanks));
   }
   if (options.standalone && options.max_nodes > 1) {
     return usage_error(fmt::format(
@@ -250,7 +248,6 @@ membership::Round expected_round(const Plan& plan) {
   round.seat.nodes = nodes;
   round.seat.base_rank = Rank(round.seat.node_rank.value() * workers);
   round.seat.base_role_rank = round.seat.base_rank;
-  // MAX may mean: as many as come.
   round.seat.world_size =
       WorldSize(static_cast<int>(std::min<std::int64_t>(ranks_of(nodes, workers), membership::kMaxRanks)));
   round.seat.role_world_size = round.seat.world_size;

@@ -26,8 +26,8 @@ bool has_worker(const JobFacts& job, const std::string& wanted) {
 std::string list_of(const std::vector<JobFacts>& jobs) {
   std::string text;
   for (const JobFacts& job : jobs) {
-    text += fmt::format("\n  pid {:<8} job {:<20} {}", job.launcher, job.state.tag,
-                        shorten(job.command_line, 80));
+    text +=
+        fmt::format("\n  {:<20} pid {:<8} {}", job.state.tag, job.launcher, shorten(job.command_line, 80));
   }
   return text;
 }
@@ -71,20 +71,19 @@ std::vector<JobFacts> find_jobs(const std::vector<ProcessFacts>& processes) {
 
 Result<JobFacts> the_job(const std::vector<JobFacts>& jobs, const std::string& wanted) {
   if (jobs.empty()) return Error(ErrorCode::kUnavailable, "no job of yours runs on this host");
+  const bool is_launcher = std::any_of(
+      jobs.begin(), jobs.end(), [&](const JobFacts& job) { return wanted == std::to_string(job.launcher); });
   std::vector<JobFacts> meant;
-  std::copy_if(jobs.begin(), jobs.end(), std::back_inserter(meant),
-               [&](const JobFacts& job) { return goes_by(job, wanted); });
-  if (meant.empty()) {
-    std::copy_if(jobs.begin(), jobs.end(), std::back_inserter(meant),
-                 [&](const JobFacts& job) { return has_worker(job, wanted); });
-  }
+  std::copy_if(jobs.begin(), jobs.end(), std::back_inserter(meant), [&](const JobFacts& job) {
+    return goes_by(job, wanted) || (!is_launcher && has_worker(job, wanted));
+  });
   if (meant.size() == 1) return std::move(meant.front());
   if (meant.empty()) {
     return Error(ErrorCode::kUnavailable, fmt::format("no job \"{}\" on this host; your jobs here:{}",
                                                       printable(wanted), list_of(jobs)));
   }
   return Error(ErrorCode::kUsage,
-               fmt::format("{} of your jobs on this host {}; name one by its pid:{}", meant.size(),
+               fmt::format("{} of your jobs on this host {}; name one by its tag:{}", meant.size(),
                            wanted.empty() ? "could be meant" : fmt::format("go by \"{}\"", printable(wanted)),
                            list_of(meant)));
 }

@@ -33,8 +33,8 @@ struct JobFacts {
 /// The jobs among `processes`, the oldest first. Pure.
 std::vector<JobFacts> find_jobs(const std::vector<ProcessFacts>& processes);
 
-/// The job that `wanted` names: the pid of its launcher, its tag as `ddprun ps` shows it, its --rdzv-id, nothing
-/// where only one job runs, or else the pid of a worker: that of a job within a job is its launcher's. Pure.
+/// The job that `wanted` names: its tag as `ddprun ps` shows it, the pid of its launcher or of a worker, its
+/// --rdzv-id, or nothing where only one job runs. The pid of a job within a job is its launcher's. Pure.
 /// Errors  kUnavailable: there is no such job; kUsage: there are several. The message lists them.
 Result<JobFacts> the_job(const std::vector<JobFacts>& jobs, const std::string& wanted);
 

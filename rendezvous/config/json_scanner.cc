@@ -144,14 +144,7 @@ class Scanner {
   bool string(std::string* content) {
     const std::size_t begin = at_++;
     while (at_ < text_.size() && peek() != '"') {
-      const auto character = static_cast<unsigned char>(peek());
-      const std::string_view rest = text_.substr(at_, text_.find_first_of("\r\n", at_) - at_);
-      if (character < 0x20 && rest.find('"') == std::string_view::npos)
-        return fail_at(begin, "the string that begins here does not end on its line");
-      if (character < 0x20) {
-        return fail(fmt::format("a control character; in a string it is written {}",
-                                character == '\t' ? "\\t" : fmt::format("\\u{:04x}", character)));
-      }
+      if (static_cast<unsigned char>(peek()) < 0x20) return refuse_control_character(begin);
       if (peek() == '\\' && !escape()) return false;
       ++at_;
     }
@@ -159,6 +152,15 @@ class Scanner {
     ++at_;
     if (content != nullptr) *content = decoded(text_.substr(begin, at_ - begin));
     return true;
+  }
+
+  /// In the string that begins there: it ends the line, or stands in it as it is.
+  bool refuse_control_character(std::size_t begin) {
+    const std::string_view rest = text_.substr(at_, text_.find_first_of("\r\n", at_) - at_);
+    if (rest.find('"') == std::string_view::npos)
+      return fail_at(begin, "the string that begins here does not end on its line");
+    return fail(fmt::format("a control character; in a string it is written {}",
+                            peek() == '\t' ? "\\t" : fmt::format("\\u{:04x}", static_cast<int>(peek()))));
   }
 
   /// Leaves the cursor on the last character of an escape sequence.

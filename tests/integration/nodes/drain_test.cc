@@ -227,7 +227,7 @@ TEST_CASE("ddprun drain says so when there is no such job, or more than one") {
   wait_until_up(two, 1);
   const auto which = drain({"twins"});
   CHECK(which->wait() == 64);
-  CHECK_THAT(which->err(), Contains("2 of your jobs on this host go by \"twins\"; name one by its pid:") &&
+  CHECK_THAT(which->err(), Contains("2 of your jobs on this host go by \"twins\"; name one by its tag:") &&
                                Contains(std::to_string(one.pid())) && Contains(std::to_string(two.pid())));
 }
 

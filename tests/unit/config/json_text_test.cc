@@ -41,6 +41,12 @@ TEST_CASE("keys and values are found again by their pointer") {
     CHECK_FALSE(text.offsets.find(nowhere));
 }
 
+TEST_CASE(
+    "one string of a megabyte, on one line, is read once") {  // for each of its letters it would be hours
+  const std::string text = "{\"a\": \"" + std::string(1'000'000, 'x') + "\"}";
+  CHECK(value_place(parse_json_text(text, "t.json").value(), "/a") == Position{1, 7});
+}
+
 TEST_CASE("a long key above many values takes no more memory than it has letters") {
   std::string text = "{\"" + std::string(20000, 'k') + "\": [0";
   for (int count = 0; count < 40000; ++count) text += ",1";

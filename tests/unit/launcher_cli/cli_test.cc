@@ -309,9 +309,13 @@ TEST_CASE("a wrong command line is answered with the flag, the value and what is
       {{"--max-restarts", "-1"}, "--max-restarts: expected an integer of at least 0, got \"-1\""},
       {{"--master-port", "70000"}, "--master-port: expected an integer in [0, 65535], got \"70000\""},
       {{"--nnodes", "2:1"},
-       "--nnodes: expected a number of nodes of at least 1, or MIN:MAX with MIN not above MAX, got \"2:1\""},
+       "--nnodes: expected a number of nodes in [1, 1000000], or MIN:MAX with MIN not above MAX, got "
+       "\"2:1\""},
+      {{"--nnodes", "1:1000001"},
+       "--nnodes: expected a number of nodes in [1, 1000000], or MIN:MAX with MIN not above MAX, got "
+       "\"1:1000001\""},
       {{"--nnodes", "0"},
-       "--nnodes: expected a number of nodes of at least 1, or MIN:MAX with MIN not above MAX, got \"0\""},
+       "--nnodes: expected a number of nodes in [1, 1000000], or MIN:MAX with MIN not above MAX, got \"0\""},
       {{"--tee", "4"},
        "--tee: expected 0 (none), 1 (stdout), 2 (stderr) or 3 (both), or one of them by local rank as in "
        "0:1,12:3, got \"4\""},

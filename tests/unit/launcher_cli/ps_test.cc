@@ -203,14 +203,14 @@ TEST_CASE("a job is found by pid, tag and job id; none and several are said with
   of_slurm.state.run_id = "4711";
   CHECK(the_job({of_slurm, one}, "4711").error().code() == ErrorCode::kUsage);
   of_slurm.state.run_id = "4713";
-  CHECK(the_job({of_slurm, one}, "4713").value().launcher == 4000);
+  CHECK(the_job({of_slurm, one}, "4713").error().code() == ErrorCode::kUsage);
   CHECK_THAT(
       the_job({one, two}, "cifar").error().message(),
-      Catch::Matchers::StartsWith("2 of your jobs on this host go by \"cifar\"; name one by its pid:\n") &&
+      Catch::Matchers::StartsWith("2 of your jobs on this host go by \"cifar\"; name one by its tag:\n") &&
           Catch::Matchers::Contains("4711") && Catch::Matchers::Contains("4712"));
   CHECK_THAT(
       the_job({one, two}, "").error().message(),
-      Catch::Matchers::StartsWith("2 of your jobs on this host could be meant; name one by its pid:\n"));
+      Catch::Matchers::StartsWith("2 of your jobs on this host could be meant; name one by its tag:\n"));
   CHECK_THAT(the_job({one}, "mnist").error().message(),
              Catch::Matchers::StartsWith("no job \"mnist\" on this host; your jobs here:\n"));
   CHECK_THAT(the_job({}, "").error().message(),
