@@ -195,7 +195,7 @@ std::string shown(const sockaddr& address) {
   return ::inet_ntop(address.sa_family, from, text.data(), text.size()) == nullptr ? "" : text.data();
 }
 
-bool is_shown(const sockaddr* address) {
+bool is_listed(const sockaddr* address) {
   if (address == nullptr) return false;
   if (address->sa_family == AF_INET) return true;
   return address->sa_family == AF_INET6 &&
@@ -218,7 +218,7 @@ std::vector<InterfaceFacts> read_interfaces() {
       const auto speed = number_in<int>(read_text(fmt::format("/sys/class/net/{}/speed", each->ifa_name)));
       interfaces.back().megabits = std::max(speed.value_or(0), 0);
     }
-    if (is_shown(each->ifa_addr)) interfaces[place->second].addresses.push_back(shown(*each->ifa_addr));
+    if (is_listed(each->ifa_addr)) interfaces[place->second].addresses.push_back(shown(*each->ifa_addr));
   }
   return interfaces;
 }

@@ -16,7 +16,7 @@ namespace {
 constexpr std::size_t kStderrLines = 20;
 constexpr std::size_t kStackLines = 12;
 constexpr std::size_t kLongestShown = 240;
-constexpr std::size_t kLongestMessage = 400;
+constexpr std::size_t kLongestShownMessage = 400;
 
 bool is_ended_by_us(const WorkerOutcome& worker) {
   return worker.stopped_with && worker.status && worker.status->is_killed() &&
@@ -167,7 +167,7 @@ std::string error_file_section(const RootCause& root) {
                : fmt::format("\n  its error file ({}) cannot be read: {}\n", root.worker.error_file,
                              printable(root.unread_error_file));
   }
-  const std::string message = shorten(root.error_file->message, kLongestMessage);
+  const std::string message = shorten(root.error_file->message, kLongestShownMessage);
   const std::vector<std::string_view> message_lines = split_lines(message);
   const bool is_shown =
       !message_lines.empty() && root.worker.stderr_tail.find(message_lines.front()) != std::string::npos;

@@ -11,7 +11,6 @@
 #include <cerrno>
 #include <limits>
 #include <memory>
-#include <ranges>
 #include <string_view>
 #include <tuple>
 #include <utility>
@@ -41,8 +40,8 @@ bool is_gzip(const OpenFile& file) { return bytes_at<2>(file, 0) == kGzipBegins;
 std::size_t unpacked_size(const OpenFile& file) {
   if (file.size < 4) return 0;
   std::size_t size = 0;
-  for (const std::uint8_t byte : bytes_at<4>(file, file.size - 4) | std::views::reverse)
-    size = size << 8 | byte;
+  const auto last = bytes_at<4>(file, file.size - 4);
+  for (std::size_t i = last.size(); i-- > 0;) size = size << 8 | last[i];
   return std::min(size, file.size * 1100);  // deflate packs no better
 }
 

@@ -26,7 +26,7 @@ bool has_ended(const UniqueFd& pidfd) {
 }  // namespace
 
 NumbersProcess::NumbersProcess(boost::asio::io_context& io, NumbersWork work, Tell tell)
-    : io_(io), work_(work), tell_(std::move(tell)), line_(io), deadline_(io) {}
+    : work_(work), tell_(std::move(tell)), line_(io), deadline_(io) {}
 
 void NumbersProcess::close() {
   gate_.close();

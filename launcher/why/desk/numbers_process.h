@@ -50,7 +50,6 @@ class NumbersProcess {
   void answer_all(std::string_view text);
   void stop();
 
-  boost::asio::io_context& io_;
   NumbersWork work_;
   Tell tell_;
   std::optional<Beside> process_;

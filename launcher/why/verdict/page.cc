@@ -172,10 +172,10 @@ std::string render(const JobPicture& picture, const Verdict& verdict) {
 }
 
 std::string render_json(const JobPicture& picture, const Verdict& verdict) {
-  using Json = nlohmann::ordered_json;
-  Json ranks = Json::array();
+  using Ordered = nlohmann::ordered_json;
+  Ordered ranks = Ordered::array();
   for (const RankVerdict& rank : verdict.ranks) {
-    Json frames = Json::array();
+    Ordered frames = Ordered::array();
     for (const Frame& frame : rank.activity.frames)
       frames.push_back({{"function", frame.function},
                         {"file", frame.file},
@@ -188,22 +188,22 @@ std::string render_json(const JobPicture& picture, const Verdict& verdict) {
                      {"waits_in", rank.waits_in},
                      {"frames", std::move(frames)}});
   }
-  const Json json{{"job", picture.tag},
-                  {"launcher_pid", picture.launcher},
-                  {"command", picture.command},
-                  {"generation", picture.generation},
-                  {"world_size", picture.world_size},
-                  {"health", to_string(verdict.health)},
-                  {"confidence", to_string(verdict.confidence)},
-                  {"waited_s", verdict.waited_s < 0 ? Json() : Json(verdict.waited_s)},
-                  {"guilty", verdict.guilty},
-                  {"waiting", verdict.waiting},
-                  {"reason", verdict.reason},
-                  {"page", render(picture, verdict)},
-                  {"ranks", std::move(ranks)},
-                  {"notes", verdict.notes},
-                  {"facts", Json(to_json(picture))}};
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  const Ordered json{{"job", picture.tag},
+                     {"launcher_pid", picture.launcher},
+                     {"command", picture.command},
+                     {"generation", picture.generation},
+                     {"world_size", picture.world_size},
+                     {"health", to_string(verdict.health)},
+                     {"confidence", to_string(verdict.confidence)},
+                     {"waited_s", verdict.waited_s < 0 ? Ordered() : Ordered(verdict.waited_s)},
+                     {"guilty", verdict.guilty},
+                     {"waiting", verdict.waiting},
+                     {"reason", verdict.reason},
+                     {"page", render(picture, verdict)},
+                     {"ranks", std::move(ranks)},
+                     {"notes", verdict.notes},
+                     {"facts", Ordered(to_json(picture))}};
+  return json.dump(2, ' ', false, Ordered::error_handler_t::replace) + "\n";
 }
 
 }  // namespace ddprun::launcher::why

@@ -85,7 +85,7 @@ Staging::Slab& Staging::slab_with(std::size_t bytes, bool is_pinned) {
   const std::size_t size = std::bit_ceil(std::max({bytes, bytes_ / kPart, kLeastSlab}));
   bytes_ += size;
   const auto options = at::TensorOptions().dtype(at::kByte).pinned_memory(is_pinned);
-  return slabs.emplace_back(at::empty({static_cast<std::int64_t>(size)}, options));
+  return slabs.emplace_back(Slab{.memory = at::empty({static_cast<std::int64_t>(size)}, options)});
 }
 
 }  // namespace ddprun::runtime

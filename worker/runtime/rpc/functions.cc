@@ -261,8 +261,8 @@ void untyped::register_function(const std::string& name, ArgumentTypes arguments
         fmt::format("rpc: the function '{}' needs a name of the form namespace::name, outside of aten",
                     name));
   runtime::refuse_if_taken(runtime::wire_name(name));
-  auto function =
-      std::make_shared<const runtime::RegisteredFunction>(name, arguments, result, std::move(body));
+  std::shared_ptr<const runtime::RegisteredFunction> function(
+      new runtime::RegisteredFunction{name, arguments, result, std::move(body)});
   const std::lock_guard lock(runtime::registry().mutex);
   if (!runtime::registry().functions.emplace(name, std::move(function)).second)
     runtime::refuse_taken(name, "a Function");

@@ -100,7 +100,7 @@ Description describe(Kind kind, const at::Tensor& tensor) {
   Description what{.kind = kind, .dtype = to_dtype(tensor.scalar_type())};
   what.set_shape({tensor.sizes().data(), tensor.sizes().size()});
   if (what.dtype == DType::kOther) {
-    what.count *= tensor.element_size();
+    what.count *= static_cast<std::size_t>(tensor.element_size());
     what.shape_hash ^= static_cast<std::uint32_t>(tensor.scalar_type()) << 16U;
   }
   return what;
