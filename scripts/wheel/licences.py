@@ -19,7 +19,7 @@ DOCUMENTS = pathlib.Path("/usr/share/doc")
 
 def of_package(name):
     """What the Debian package says of its copyright."""
-    file = DOCUMENTS / name / "copyright"
+    file = next(make_sbom.UNPACKED.glob(f"*/usr/share/doc/{name}/copyright"), DOCUMENTS / name / "copyright")
     if not file.exists():
         sys.exit(f"{file} is not there, and a package must not be handed on without it: apt-get install --reinstall {name}")
     return file.read_bytes()
