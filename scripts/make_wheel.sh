@@ -48,7 +48,7 @@ get_tools
 zig=$(echo "$PWD/$TOOLS"/lib/python3*/site-packages/ziglang/zig)
 say "building $BUILD/bin/ddprun for glibc $GLIBC"
 cmake --preset core -B $BUILD --toolchain "$PWD/scripts/wheel/zig.cmake" -DDDPRUN_ZIG="$zig" -DDDPRUN_GLIBC=$GLIBC -DDDPRUN_BUILD_TESTS=OFF \
-  -DDDPRUN_WERROR=OFF -DDDPRUN_UNITY_BUILD=ON >/dev/null
+  -DDDPRUN_WERROR=OFF -DDDPRUN_UNITY_BUILD=32 >/dev/null
 cmake --build $BUILD --parallel "$(build_jobs)" --target ddprun
 rm -f $BUILD/ddprun-*.whl
 python3 scripts/wheel/licences.py $BUILD $BUILD/licences launcher/ rendezvous/ configs/

@@ -6,13 +6,15 @@ source "$(dirname "$0")/common.sh"
 
 scripts/setup.sh
 
+compilers=()
+if ! command -v clang++ >/dev/null; then compilers=(-DCMAKE_C_COMPILER=cc -DCMAKE_CXX_COMPILER=c++); fi
 # Without the tests, unless this build folder has them already.
 tests=OFF
-if grep -qs '^DDPRUN_BUILD_TESTS:BOOL=ON' build/release/CMakeCache.txt; then tests=ON; fi
-say "configuring build/release"
-cmake --preset release -DDDPRUN_BUILD_TESTS=$tests -DDDPRUN_WERROR="$(werror)" -DDDPRUN_TORCH="$(torch_folder)" >/dev/null
+if grep -qs '^DDPRUN_BUILD_TESTS:BOOL=ON' build/quick/CMakeCache.txt; then tests=ON; fi
+say "configuring build/quick: compiled in a fraction of the time, and not optimised; the preset release is for work"
+cmake --preset quick -DDDPRUN_BUILD_TESTS=$tests -DDDPRUN_TORCH="$(torch_folder)" "${compilers[@]}" >/dev/null
 say "building ddprun and ddprun-worker with $(build_jobs) jobs"
-cmake --build --preset release --parallel "$(build_jobs)" --target ddprun ddprun-worker
+cmake --build --preset quick --parallel "$(build_jobs)" --target ddprun ddprun-worker
 
-say "build/release/bin/ddprun --nproc-per-node 2 configs/quickstart.json"
-exec build/release/bin/ddprun --nproc-per-node 2 configs/quickstart.json
+say "build/quick/bin/ddprun --nproc-per-node 2 configs/quickstart.json"
+exec build/quick/bin/ddprun --nproc-per-node 2 configs/quickstart.json

@@ -187,7 +187,7 @@ Result<std::string> find_worker(const std::string& self_directory) {
   return not_found(
       fmt::format("ddprun-worker, which runs .json jobs, is not beside ddprun in {}, which has the launcher "
                   "alone; install ddprun[worker], the wheel of ddprun-worker, into a virtual environment, or "
-                  "build both into build/release/bin with scripts/quickstart.sh in a clone of ddprun",
+                  "build both into build/quick/bin with scripts/quickstart.sh in a clone of ddprun",
                   self_directory));
 }
 

@@ -35,7 +35,7 @@ def minutes_of(*words):
 class Copy:
     """The tree in a folder of its own, with a build folder that is configured as scripts/quickstart.sh does it, or not in units."""
 
-    def __init__(self, units):
+    def __init__(self, *flags):
         self.folder = tempfile.TemporaryDirectory(prefix="ddprun-bench-build-")
         self.root = pathlib.Path(self.folder.name)
         listed = subprocess.run(["git", "-c", "safe.directory=*", "ls-files", "-zco", "--exclude-standard"], cwd=ROOT, check=True,
@@ -44,11 +44,11 @@ class Copy:
             if (ROOT / name).exists():
                 (self.root / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy(ROOT / name, self.root / name)
-        self.configure = ["cmake", "--preset", "release", "-S", self.root, "-B", self.root / "build/release", "-DDDPRUN_BUILD_TESTS=OFF",
-                          "-DDDPRUN_WERROR=OFF", f"-DDDPRUN_UNITY_BUILD={units}", f"-DDDPRUN_TORCH={torch_folder()}"]
+        self.configure = ["cmake", "--preset", "quick", "-S", self.root, "-B", self.root / "build/quick", "-DDDPRUN_BUILD_TESTS=OFF",
+                          f"-DDDPRUN_TORCH={torch_folder()}", *flags]
 
     def build(self):
-        return minutes_of("cmake", "--build", self.root / "build/release", "--parallel", len(os.sched_getaffinity(0)), "--target", *TARGETS)
+        return minutes_of("cmake", "--build", self.root / "build/quick", "--parallel", len(os.sched_getaffinity(0)), "--target", *TARGETS)
 
     @functools.cached_property
     def from_nothing(self):
@@ -58,7 +58,7 @@ class Copy:
     def after_a_change(self, name, program):
         """Seconds until the programs are there again."""
         self.from_nothing
-        program = self.root / "build/release/bin" / program
+        program = self.root / "build/quick/bin" / program
         before = program.stat().st_mtime_ns
         with (self.root / name).open("a") as file:
             file.write(f"// {time.time()}\n")
@@ -77,10 +77,10 @@ def torch_folder():
 
 
 def rows():
-    missing = [name for name in ("cmake", "ninja", "c++", "git") if shutil.which(name) is None]
+    missing = [name for name in ("cmake", "ninja", "clang++", "git") if shutil.which(name) is None]
     if missing:
         raise LeftOut(f"a build needs {' and '.join(missing)}")
-    copy, work = Copy(units="ON"), Copy(units="OFF")
+    copy, work = Copy(), Copy("-DDDPRUN_UNITY_BUILD=OFF")
     return [
         Limit("ddprun and ddprun-worker from nothing, without ccache", lambda: copy.from_nothing[0], "min", at_most=5, rounds=1),
         Limit("the same, time of processors", lambda: copy.from_nothing[1], "min", at_most=10, rounds=1),

@@ -125,7 +125,7 @@ class Wheel(unittest.TestCase):
             self.assertEqual((done.returncode, done.stdout), (127, ""))
             self.assertEqual(done.stderr, "ddprun: ddprun-worker, which runs .json jobs, is not beside ddprun in "
                                           f"{self.venv}/bin, which has the launcher alone; install ddprun[worker], the wheel of "
-                                          "ddprun-worker, into a virtual environment, or build both into build/release/bin with "
+                                          "ddprun-worker, into a virtual environment, or build both into build/quick/bin with "
                                           "scripts/quickstart.sh in a clone of ddprun\n")
 
     def test_a_store_serves_until_SIGTERM(self):

@@ -116,7 +116,7 @@ TEST_CASE("a job is run by the worker beside ddprun, with its overrides") {
   CHECK(f.command(job).error().message() ==
         "ddprun-worker, which runs .json jobs, is not beside ddprun in " + f.dir.path() +
             "/bin, which has the launcher alone; install ddprun[worker], the wheel of ddprun-worker, into a "
-            "virtual environment, or build both into build/release/bin with scripts/quickstart.sh in a clone "
+            "virtual environment, or build both into build/quick/bin with scripts/quickstart.sh in a clone "
             "of "
             "ddprun");
   const std::string worker = f.make("bin/ddprun-worker", 0755);
