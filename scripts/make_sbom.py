@@ -18,7 +18,8 @@ import urllib.parse
 import uuid
 
 PARTS = {"ddprun": ("launcher/", "rendezvous/", "configs/"), "ddprun-worker": ("worker/", "rendezvous/", "configs/")}
-UNPACKED = pathlib.Path(__file__).resolve().parents[1] / ".deps"  # packages that scripts/setup.sh has unpacked there instead of installing them
+# Packages that scripts/setup.sh has unpacked instead of installing them, each in its folder.
+UNPACKED = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache").resolve() / "ddprun"
 NAMESPACE = uuid.UUID("6a4f6f0c-90d4-5c4e-9c37-5f0f8f0a6c11")
 
 

@@ -6,13 +6,8 @@ source "$(dirname "$0")/common.sh"
 
 scripts/setup.sh
 
-compilers=()
-if ! command -v clang++ >/dev/null; then compilers=(-DCMAKE_C_COMPILER=cc -DCMAKE_CXX_COMPILER=c++); fi
-# Without the tests, unless this build folder has them already.
-tests=OFF
-if grep -qs '^DDPRUN_BUILD_TESTS:BOOL=ON' build/quick/CMakeCache.txt; then tests=ON; fi
 say "configuring build/quick: compiled in a fraction of the time, and not optimised; the preset release is for work"
-cmake --preset quick -DDDPRUN_BUILD_TESTS=$tests -DDDPRUN_TORCH="$(torch_folder)" "${compilers[@]}" >/dev/null
+cmake --preset quick -DDDPRUN_TORCH="$(torch_folder)" >/dev/null
 say "building ddprun and ddprun-worker with $(build_jobs) jobs"
 cmake --build --preset quick --parallel "$(build_jobs)" --target ddprun ddprun-worker
 

@@ -53,9 +53,11 @@ boost_package() {
   } | awk -v "wanted=$wanted" '{ if (match($0, /^libboost1\.[0-9]+-dev$/) && substr($0, 11) + 0 >= wanted) { print; exit } }'
 }
 
-install_packages() {
-  command -v dpkg-query >/dev/null || fail "this is no Debian: install the equivalents of $*, and Boost's headers, then set DDPRUN_TORCH and build with cmake --preset release -DDDPRUN_BUILD_TESTS=OFF"
-  local missing boost as_root=()
+# What is missing of all that is wanted, with Boost, in `missing`; apt knows where to get it, and `as_root` who may.
+find_missing() {
+  command -v dpkg-query >/dev/null || fail "this is no Debian: install the equivalents of $*, and the headers of Boost and valijson, then set DDPRUN_TORCH and build with cmake --preset release -DDDPRUN_BUILD_TESTS=OFF"
+  local boost
+  as_root=()
   boost=$(boost_package)
   mapfile -t missing < <(missing_packages "$@" ${boost:+"$boost"})
   if [ ${#missing[@]} -eq 0 ] && [ -n "$boost" ]; then say "Debian packages: all $((${#} + 1)) are installed"; return; fi
@@ -63,28 +65,41 @@ install_packages() {
     command -v sudo >/dev/null || fail "neither root nor sudo; as root, run: apt-get install ${missing[*]} ${boost:-libboost1.81-dev}"
     as_root=(sudo)
   fi
-  say "Debian packages: asking the mirror"
-  "${as_root[@]}" apt-get update -qq || fail "apt-get update failed; is a package mirror reachable?"
+  ask_mirror
   boost=$(boost_package)
   [ -n "$boost" ] || fail "$(too_old)"
   mapfile -t missing < <(missing_packages "$@" "$boost")
-  say "Debian packages: installing ${missing[*]}"
-  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null ||
-    fail "apt-get could not install: ${missing[*]}"
 }
 
-# Headers alone; but the package depends on Qt, Poco and four other readers of JSON, which are 150 packages. Unpacked, it is found by
-# rendezvous/config/CMakeLists.txt.
-install_valijson() {
-  if [ -e /usr/include/valijson/validator.hpp ] || [ -e .deps/valijson/usr/include/valijson/validator.hpp ]; then return; fi
-  say "valijson: unpacking its headers into .deps"
-  rm -rf .deps/valijson
-  mkdir -p .deps/valijson.new
-  # The sandbox of apt's downloads may not write here, of which it warns.
-  (cd .deps/valijson.new && apt-get download -qq -o APT::Sandbox::User=root libvalijson-dev >/dev/null && dpkg-deb --raw-extract libvalijson-dev_*.deb . && rm libvalijson-dev_*.deb) ||
-    fail "apt-get could not download libvalijson-dev; apt-get install libvalijson-dev brings it, with all that it depends on"
-  mv .deps/valijson.new .deps/valijson
+ask_mirror() {
+  say "Debian packages: asking the mirror"
+  "${as_root[@]}" apt-get update -qq || fail "apt-get update failed; is a package mirror reachable?"
 }
+
+install_packages() {
+  if [ ${#} -eq 0 ]; then return; fi
+  say "Debian packages: installing $*"
+  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >/dev/null ||
+    fail "apt-get could not install: $*"
+}
+
+# Of valijson, headers alone, the package depends on Qt, Poco and four other readers of JSON: 150 packages. Unpacked, it is found by
+# scripts/cmake/FindValijson.cmake, by every clone of this user.
+install_valijson() {
+  local folder=${XDG_CACHE_HOME:-$HOME/.cache}/ddprun/valijson
+  if [ -e /usr/include/valijson/validator.hpp ] || [ -e "$folder/usr/include/valijson/validator.hpp" ]; then return; fi
+  say "valijson: unpacking its headers into $folder"
+  rm -rf "$folder" "$folder.new"
+  mkdir -p "$folder.new"
+  download_valijson "$folder.new" || { ask_mirror && download_valijson "$folder.new"; } ||
+    fail "apt-get could not download libvalijson-dev; apt-get install libvalijson-dev brings it, with all that it depends on"
+  dpkg-deb --raw-extract "$folder.new"/libvalijson-dev_*.deb "$folder.new/unpacked" || fail "dpkg-deb could not unpack libvalijson-dev"
+  mv "$folder.new/unpacked" "$folder"
+  rm -r "$folder.new"
+}
+
+# The user that apt downloads as may not write there, of which it would warn.
+download_valijson() { (cd "$1" && apt-get download -qq -o APT::Sandbox::User=root libvalijson-dev >/dev/null); }
 
 python_can() { [ -x "$VENV/bin/python" ] && "$VENV/bin/python" -c "$1" >/dev/null 2>&1; }
 
@@ -92,8 +107,10 @@ pip_install() {
   # A pip configuration decides where packages come from, never whether they go into our environment. Waited for, so that the shell that
   # runs it can be ended.
   PIP_USER=0 PIP_REQUIRE_VIRTUALENV=0 PIP_DISABLE_PIP_VERSION_CHECK=1 "$VENV/bin/python" -m pip install --quiet --progress-bar off "$@" &
-  wait $! ||
+  pip=$!
+  wait $pip ||
     fail "pip could not install $*; is a package index reachable? A libtorch $TORCH_VERSION that is already here can be used: DDPRUN_TORCH=/path/to/site-packages/torch"
+  pip=
 }
 
 make_venv() {
@@ -199,19 +216,23 @@ install_python_part() {
   fi
 }
 
-if [ $launcher_only = yes ]; then
-  install_packages "${launcher_packages[@]}"
-  install_valijson
-  exit 0
-fi
+if [ $launcher_only = yes ]; then packages=("${launcher_packages[@]}"); fi
 if [ $with_tests = yes ]; then packages+=("${test_packages[@]}"); fi
-if [ -n "${DDPRUN_TORCH:-}" ]; then check_own_torch; fi
+if [ $launcher_only = no ] && [ -n "${DDPRUN_TORCH:-}" ]; then check_own_torch; fi
+find_missing "${packages[@]}"
 
-# PyPI's part comes while Debian's packages are unpacked. A job in the background hears no Ctrl-C, so it is told.
-install_packages ca-certificates python3 python3-venv
-(trap 'kill "$!" 2>/dev/null; exit 1' TERM && install_python_part) &
-python_part=$!
-trap 'kill "$python_part" 2>/dev/null || true' EXIT
-install_packages "${packages[@]}"
+if [ $launcher_only = no ]; then
+  # PyPI's part comes while Debian's packages are unpacked. What runs in the background hears no Ctrl-C, so it is told.
+  mapfile -t first < <(printf '%s\n' "${missing[@]}" | grep -xE 'ca-certificates|python3|python3-venv' || true)
+  install_packages "${first[@]}"
+  (pip='' && trap '[ -z "$pip" ] || kill "$pip" 2>/dev/null; exit 1' TERM && install_python_part) &
+  python_part=$!
+  trap 'kill "$python_part" 2>/dev/null || true' EXIT
+fi
+mapfile -t missing < <(missing_packages "${missing[@]}")
+install_packages "${missing[@]}"
 install_valijson
-wait "$python_part"
+if [ $launcher_only = no ]; then
+  wait "$python_part" || fail "what Python is to bring is not there; why is said above"
+  trap - EXIT
+fi

@@ -44,7 +44,7 @@ class Copy:
             if (ROOT / name).exists():
                 (self.root / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy(ROOT / name, self.root / name)
-        self.configure = ["cmake", "--preset", "quick", "-S", self.root, "-B", self.root / "build/quick", "-DDDPRUN_BUILD_TESTS=OFF",
+        self.configure = ["cmake", "--preset", "quick", "-S", self.root, "-B", self.root / "build/quick",
                           f"-DDDPRUN_TORCH={torch_folder()}", *flags]
 
     def build(self):

@@ -14,13 +14,14 @@ PROGRAMS = {
     "id": "echo 0",
     "dpkg-query": 'case "$*" in *libboost1*) [ -z "$INSTALLED" ] || echo "install ok installed $INSTALLED" ;; *) exit 1 ;; esac',
     "apt-cache": '[ ! -e updated ] || printf "%s\\n" $KNOWN',
-    "apt-get": 'case "$*" in update*) touch updated ;; *) echo "$*" >asked; exit 1 ;; esac',
+    "apt-get": 'case "$*" in update*) touch updated ;; *) echo "$*" >>asked; exit "$INSTALLS" ;; esac',
+    "python3": "exit 1",
 }
 
 
 class Setup(unittest.TestCase):
-    def asked(self, known, installed="", *flags):
-        """What apt-get was asked to install, and what was said on stderr."""
+    def asked(self, known, installed="", *flags, installs=1):
+        """What apt-get was asked to install, which ends with `installs`, and what was said on stderr."""
         with tempfile.TemporaryDirectory(prefix="ddprun-setup-") as folder:
             tree = pathlib.Path(folder)
             for name in ("scripts/setup.sh", "scripts/common.sh", "scripts/cmake/FindLibtorch.cmake", "CMakeLists.txt"):
@@ -30,14 +31,14 @@ class Setup(unittest.TestCase):
             for name, text in PROGRAMS.items():
                 (tree / "bin" / name).write_text(f"#!/bin/sh\n{text}\n")
                 (tree / "bin" / name).chmod(0o755)
-            own = {"PATH": f"{tree}/bin:{os.environ['PATH']}", "KNOWN": known, "INSTALLED": installed}
+            own = {"PATH": f"{tree}/bin:{os.environ['PATH']}", "KNOWN": known, "INSTALLED": installed, "INSTALLS": str(installs), "DDPRUN_TORCH": ""}
             done = subprocess.run(["bash", "scripts/setup.sh", *flags], cwd=tree, env=os.environ | own, capture_output=True, text=True, check=False)
             self.assertEqual(done.returncode, 1)
             file = tree / "asked"
             return (file.read_text().split() if file.exists() else []), done.stderr
 
     def boost(self, *words):
-        return [word for word in self.asked(*words)[0] if word.startswith("libboost")]
+        return [word for word in self.asked(*words, installs=0)[0] if word.startswith("libboost")]
 
     def test_the_oldest_boost_that_is_new_enough_is_taken(self):
         self.assertEqual(self.boost("libboost1.81-dev libboost1.74-dev libboost1.74-tools-dev"), ["libboost1.81-dev"])
@@ -47,6 +48,14 @@ class Setup(unittest.TestCase):
         asked = self.asked("libboost1.81-dev", "", "--launcher")[0]
         self.assertTrue({"cmake", "libboost1.81-dev", "libdw-dev", "libspdlog-dev"} <= set(asked), asked)
         self.assertFalse({"g++", "make", "libcurl4-openssl-dev"} & set(asked), asked)
+
+    def test_pypis_part_comes_before_the_rest_of_debians_and_its_failure_is_the_scripts(self):
+        asked, said = self.asked("libboost1.81-dev", installs=0)
+        first, rest = asked[:asked.index("install", 1)], asked[asked.index("install", 1):]
+        self.assertTrue({"ca-certificates", "python3", "python3-venv"} <= set(first), first)
+        self.assertTrue({"cmake", "g++", "clang", "libboost1.81-dev"} <= set(rest) - set(first), asked)
+        self.assertIn("setup.sh: python3 -m venv failed; is python3-venv installed?", said)
+        self.assertTrue(said.endswith("setup.sh: what Python is to bring is not there; why is said above\n"), said)
 
     def test_one_that_is_installed_is_kept(self):
         self.assertEqual(self.boost("libboost1.83-dev libboost1.88-dev", "libboost1.88-dev"), [])

@@ -211,7 +211,7 @@ class WorkerWheel(unittest.TestCase):
 
 class BillOfMaterials(unittest.TestCase):
     def test_it_names_what_the_program_was_built_from_and_is_the_same_twice(self):
-        self.check("ddprun", {"libfmt-dev", "libspdlog-dev", "libssl-dev", "nlohmann-json3-dev"})
+        self.check("ddprun", {"libfmt-dev", "libspdlog-dev", "libssl-dev", "libvalijson-dev", "nlohmann-json3-dev"})
 
     def test_that_of_the_worker_names_torch_and_what_its_wheel_has_inside(self):
         if "ddprun-worker" not in (pathlib.Path(BUILD) / "build.ninja").read_text():
