@@ -138,11 +138,23 @@ install_libtorch() {
 install_python_torch() {
   local check="import torch, numpy, torch.distributed; assert torch.__version__.split('+')[0] == '$TORCH_VERSION'
 import importlib.metadata; [importlib.metadata.version(name) for name in ('nvidia-cuda-crt', 'nvidia-cuda-cccl')]"
-  if python_can "$check"; then say "Python torch: $TORCH_VERSION is in $VENV"; return; fi
-  make_venv
-  say "Python torch: installing torch==$TORCH_VERSION and numpy with all their dependencies"
-  pip_install "torch==$TORCH_VERSION" numpy nvidia-cuda-crt==13.0.88 nvidia-cuda-cccl==13.0.85
-  python_can "$check" || fail "Python in $VENV cannot import torch $TORCH_VERSION; remove $VENV and run this again"
+  if python_can "$check"; then
+    say "Python torch: $TORCH_VERSION is in $VENV"
+  else
+    make_venv
+    say "Python torch: installing torch==$TORCH_VERSION and numpy with all their dependencies"
+    pip_install "torch==$TORCH_VERSION" numpy nvidia-cuda-crt==13.0.88 nvidia-cuda-cccl==13.0.85
+    python_can "$check" || fail "Python in $VENV cannot import torch $TORCH_VERSION; remove $VENV and run this again"
+  fi
+  compile_torch
+}
+
+# A torch that was installed as libtorch alone is not compiled for Python, and where PYTHONDONTWRITEBYTECODE is set each process that
+# imports it compiles it for itself, in twice the time.
+compile_torch() {
+  if compgen -G "$VENV/lib/python3*/site-packages/torch/__pycache__/*" >/dev/null; then return; fi
+  say "Python torch: compiling it for Python"
+  "$VENV/bin/python" -m compileall -q "$VENV"/lib/python3*/site-packages/torch >/dev/null || true
 }
 
 # The peer of the tests of models. Without its dependencies: numpy and torch are there, and pip is not to exchange them.
