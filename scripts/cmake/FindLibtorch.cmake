@@ -50,6 +50,10 @@ if(Libtorch_FOUND AND NOT TARGET Libtorch::torch)
   target_include_directories(Libtorch::torch SYSTEM INTERFACE
     ${DDPRUN_TORCH}/include ${DDPRUN_TORCH}/include/torch/csrc/api/include)
   target_compile_definitions(Libtorch::torch INTERFACE USE_DISTRIBUTED USE_C10D_GLOO)
+  # gcc compiled it. From 18 on clang gives functions whose template's parameters have constraints names that gcc does not, among them
+  # Tensor::const_data_ptr.
+  target_compile_options(Libtorch::torch INTERFACE
+    $<$<AND:$<COMPILE_LANG_AND_ID:CXX,Clang>,$<VERSION_GREATER_EQUAL:$<CXX_COMPILER_VERSION>,18>>:-fclang-abi-compat=17>)
   target_link_libraries(Libtorch::torch INTERFACE
     ${Libtorch_LIBRARY_DIR}/libtorch_cpu.so ${Libtorch_LIBRARY_DIR}/libc10.so Threads::Threads)
   # torch_cpu needs libcudart and libcupti and finds them beside itself through its own RPATH; the linker need not.
