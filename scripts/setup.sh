@@ -58,12 +58,12 @@ find_missing() {
   command -v dpkg-query >/dev/null || fail "this is no Debian: install the equivalents of $*, and the headers of Boost and valijson, then set DDPRUN_TORCH and build with cmake --preset release -DDDPRUN_BUILD_TESTS=OFF"
   local boost
   as_root=()
+  if [ "$(id -u)" -ne 0 ] && command -v sudo >/dev/null; then as_root=(sudo); fi
   boost=$(boost_package)
   mapfile -t missing < <(missing_packages "$@" ${boost:+"$boost"})
   if [ ${#missing[@]} -eq 0 ] && [ -n "$boost" ]; then say "Debian packages: all $((${#} + 1)) are installed"; return; fi
-  if [ "$(id -u)" -ne 0 ]; then
-    command -v sudo >/dev/null || fail "neither root nor sudo; as root, run: apt-get install ${missing[*]} ${boost:-libboost1.81-dev}"
-    as_root=(sudo)
+  if [ "$(id -u)" -ne 0 ] && [ ${#as_root[@]} -eq 0 ]; then
+    fail "neither root nor sudo; as root, run: apt-get install ${missing[*]} ${boost:-libboost1.81-dev}"
   fi
   ask_mirror
   boost=$(boost_package)
