@@ -69,7 +69,7 @@ pack() {
   root=$(realpath "$(dirname "$0")/..")
   folder=$(realpath -m "$1")
   build=$(realpath -m "${2:-$root/build/release}")
-  [ -x "$build/tests/gpu_bench" ] || fail "no build with libtorch and tests at $build: run scripts/test.sh, or name its folder"
+  [ -x "$build/tests/gpu_bench" ] || fail "no build with libtorch and tests at $build: run scripts/test.sh --all, or name its folder"
   [ -e "$build/lib/libddprun_nccl.so" ] || fail "the build at $build has no GPU support: scripts/setup.sh --with-tests brings the headers for it"
   [ -z "$(ls -A "$folder" 2>/dev/null)" ] || fail "$folder is not empty: name a new folder"
   there=$folder/build/release

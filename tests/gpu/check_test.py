@@ -77,7 +77,7 @@ class GpuCheck(unittest.TestCase):
         self.assertEqual(self.refusal(SCRIPT, "pack", self.folder, self.build),
                          f"gpu_check.sh: {self.folder} is not empty: name a new folder")
         self.assertEqual(self.refusal(SCRIPT, "pack", self.root / "new", self.root),
-                         f"gpu_check.sh: no build with libtorch and tests at {self.root}: run scripts/test.sh, or name its folder")
+                         f"gpu_check.sh: no build with libtorch and tests at {self.root}: run scripts/test.sh --all, or name its folder")
 
     def test_a_missing_or_other_torch_is_refused_with_what_to_do(self):
         python = self.python("exit 1")

@@ -32,6 +32,15 @@ std::uint16_t add_halves(std::uint16_t a, std::uint16_t b) {
   return combine<std::uint16_t>(DType::kFloat16, ReduceOp::kSum, {a}, {b})[0];
 }
 
+void clear_signs_of_nans(std::vector<std::byte>& halves) {
+  for (std::size_t i = 0; i + 1 < halves.size(); i += 2) {
+    std::uint16_t half = 0;
+    std::memcpy(&half, &halves[i], 2);
+    if ((half & 0x7fff) > 0x7c00) half &= 0x7fff;
+    std::memcpy(&halves[i], &half, 2);
+  }
+}
+
 double value_of_half(std::uint16_t half) {
   const int exponent = (half >> 10) & 0x1f;
   const int mantissa = half & 0x3ff;
@@ -166,8 +175,14 @@ TEST_CASE("all instruction sets agree to the last bit, at every length") {
         generic->combine(expected.data(), a.data(), b.data(), count);
         INFO(to_string(dtype) << " " << to_string(op) << " " << count);
         CHECK(one == two);
-        // Which of two not-a-numbers survives is up to the processor's operand order.
-        if (dtype != DType::kFloat32 && dtype != DType::kFloat64) CHECK(one == expected);
+        // Which of two not-a-numbers survives is up to the order in which the compiler hands them to the processor: of
+        // a half that is its sign.
+        if (dtype == DType::kFloat32 || dtype == DType::kFloat64) continue;
+        if (dtype == DType::kFloat16 && op != ReduceOp::kMin && op != ReduceOp::kMax) {
+          clear_signs_of_nans(one);
+          clear_signs_of_nans(expected);
+        }
+        CHECK(one == expected);
       }
     }
   }

@@ -8,7 +8,7 @@ using namespace ddprun::training;
 
 namespace {
 
-constexpr auto kDevice = c10::DeviceType::PrivateUse1;  // nobody else's
+constexpr auto kNobodysDevice = c10::DeviceType::PrivateUse1;
 
 /// Stands for a GPU's, and has taken 3 GiB of device 1.
 struct FakeAllocator final : c10::DeviceAllocator {
@@ -32,11 +32,11 @@ struct FakeAllocator final : c10::DeviceAllocator {
 
 TEST_CASE("the memory of a GPU is what the allocator has taken of it, and none of a CPU") {
   CHECK(device_bytes(c10::Device("cpu")) == 0);
-  CHECK(device_bytes({kDevice, 1}) == 0);  // without an allocator
-  static FakeAllocator allocator;          // libtorch keeps it
-  c10::SetAllocator(kDevice, &allocator, 255);
-  CHECK(device_bytes({kDevice, 1}) == 0);
+  CHECK(device_bytes({kNobodysDevice, 1}) == 0);  // without an allocator
+  static FakeAllocator allocator;                 // libtorch keeps it
+  c10::SetAllocator(kNobodysDevice, &allocator, 255);
+  CHECK(device_bytes({kNobodysDevice, 1}) == 0);
   allocator.is_ready = true;
-  CHECK(device_bytes({kDevice, 1}) == std::int64_t{3} << 30);
-  CHECK(device_bytes({kDevice, 0}) == 0);
+  CHECK(device_bytes({kNobodysDevice, 1}) == std::int64_t{3} << 30);
+  CHECK(device_bytes({kNobodysDevice, 0}) == 0);
 }
