@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what the tests need, builds, and runs the tests. CI runs it both ways.
 #
-#   scripts/test.sh                 the quick tests, compiled as the quickstart is (build/quick): two of three
+#   scripts/test.sh                 the quick tests, compiled as the quickstart is (build/quick): more than half of all
 #   scripts/test.sh --all           all but those labelled bench, long or fuzz, on the optimised build (build/release):
 #                                   more than an hour on two slow cores
 #   scripts/test.sh [--all] -L unit what is behind goes to ctest: here, the unit tests only
