@@ -8,6 +8,7 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <cstring>
 #include <mutex>
 #include <set>
 #include <thread>
@@ -176,6 +177,28 @@ TEST_CASE("a rank that is slow to leave a gate is not told of a failure behind i
       group.wait_at_gate(Duration::max()).value();
     }
   });
+}
+
+TEST_CASE("a failure that is being written is waited for, though a rank has left meanwhile") {
+  Messages messages;
+  testing::on_each_rank(testing::small_shape(2), [&](int rank, const std::shared_ptr<Segment>& segment) {
+    auto group = Group::join(segment, rank, 60s).value();
+    Failure& failure = segment->failure();
+    if (rank == 0) {
+      failure.state = Failure::kBeingWritten;
+      return;  // and leaves
+    }
+    while (segment->rank_state(0).state != RankState::kLeft) std::this_thread::yield();
+    std::jthread writer([&] {
+      while (segment->post(1, 2).ticket < 2) std::this_thread::yield();
+      for (int i = 0; i < 10'000; ++i) std::this_thread::yield();  // it looks meanwhile
+      std::strcpy(failure.text.data(), "what went wrong");
+      failure.state = Failure::kWritten;
+    });
+    messages.add(barrier(*group));
+  });
+  CHECK(messages.all() ==
+        std::set<std::string>{"barrier (operation 2): the group has ended: what went wrong"});
 }
 
 TEST_CASE("why the group ended is cut between two characters") {

@@ -64,6 +64,8 @@ class Barrier {
   }
   [[nodiscard]] bool have_all_arrived() const;
   WaitEnd pass();
+  /// A failure of the group is there to read; one that is being written is waited for.
+  [[nodiscard]] bool has_failed() const;
   void tell_cpu();
   [[nodiscard]] bool shares_cpu_with(int first_missing) const;
   void leave_peers_cpu();
