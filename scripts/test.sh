@@ -4,7 +4,7 @@
 #   scripts/test.sh                 the quick tests, compiled as the quickstart is (build/quick): more than half of all
 #   scripts/test.sh --all           all but those labelled bench, long or fuzz, on the optimised build (build/release):
 #                                   more than an hour on two slow cores
-#   scripts/test.sh [--all] -L unit what is behind goes to ctest: here, the unit tests only
+#   scripts/test.sh [--all] -L unit what is behind goes to ctest: here, the unit tests only; -R NAME: those with that name
 set -euo pipefail
 source "$(dirname "$0")/common.sh"
 case "${1:-}" in
@@ -12,6 +12,12 @@ case "${1:-}" in
   --all) preset=release; shift ;;
   *) preset=quick ;;
 esac
+for word in "$@"; do
+  case $word in
+    --all | -h | --help) fail "$word has to come first" ;;
+    -LE* | --label-exclude*) fail "$word would bring back what is left out (ctest wants all of them to fit): use -L, -R or -E" ;;
+  esac
+done
 
 scripts/setup.sh --with-tests
 
@@ -23,7 +29,7 @@ cmake --build --preset $preset --parallel "$(build_jobs)"
 # Tests are registered with what they need (processors, RUN_SERIAL), so that two at a time disturb nobody.
 say "running the tests"
 status=0
-ctest --preset $preset --parallel 2 "$@" || status=$?
+ctest --preset $preset --parallel 2 --no-tests=error "$@" || status=$?
 
 log=build/$preset/Testing/Temporary/LastTest.log
 # What a test has to say of what it left out; and that unittest has left out more than was said.
@@ -53,7 +59,7 @@ if [ $status -ne 0 ] && [ -s "$failures" ]; then
   fi
 fi
 if [ $status -ne 0 ]; then
-  say "TESTS FAILED; the whole output is in $log"
+  say "TESTS FAILED, or none fits (the slow ones are with --all); the whole output is in $log"
 elif [ $preset = quick ]; then
   say "all of these tests passed; scripts/test.sh --all runs the slow ones, too"
 else

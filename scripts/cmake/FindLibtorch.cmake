@@ -5,7 +5,7 @@
 # this repository. TorchConfig.cmake is not used: it insists on a CUDA toolkit, and links every CUDA library into every
 # program, which triples the start-up time. Importing torch_cpu and c10 alone does neither.
 
-# The releases that ddprun is built with: the first is what scripts/setup.sh installs and scripts/test.sh tests, with the
+# The releases that ddprun is built with: the first is what scripts/setup.sh installs and scripts/test.sh --all tests, with the
 # second scripts/other_torch.sh compiles the library. scripts/common.sh reads this line.
 set(Libtorch_RELEASES 2.11.0 2.15.0)
 # And the releases of torchvision that belong to them, the peer of the tests of models; scripts/common.sh reads it, too.
