@@ -18,9 +18,6 @@ using namespace std::chrono_literals;
 /// machine.
 constexpr Duration kSpinTime = 100us;
 
-/// A failure is written by a few instructions; whoever writes it may have no processor in between, or be killed.
-constexpr Duration kWritingTime = 1s;
-
 void pause() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
@@ -86,21 +83,10 @@ WaitEnd Barrier::wait(TimePoint deadline, Duration patience) {
 // A rank that came too late for the others finds all of them here, but they have gone. A failure of later than this
 // barrier is no matter of it: all have passed.
 WaitEnd Barrier::pass() {
-  if (has_failed() && segment_->failure().barrier <= ticket_) return WaitEnd::kFailed;
+  const Failure* const failure = segment_->failure();
+  if (failure != nullptr && failure->barrier <= ticket_) return WaitEnd::kFailed;
   passed_ = ticket_;
   return WaitEnd::kOpen;
-}
-
-bool Barrier::has_failed() const {
-  const auto& state = segment_->failure().state;
-  TimePoint give_up{};
-  while (true) {
-    const auto seen = state.load(std::memory_order_acquire);
-    if (seen != Failure::kBeingWritten) return seen == Failure::kWritten;
-    if (give_up == TimePoint{}) give_up = after(kWritingTime);
-    if (now() >= give_up) return false;
-    ::sched_yield();
-  }
 }
 
 bool Barrier::spin(Duration at_most) const {
@@ -171,16 +157,15 @@ WaitEnd Barrier::sleep(TimePoint deadline, TimePoint give_up) {
     const std::uint32_t seen = state.wake.load(std::memory_order_acquire);
     if (have_all_arrived()) return WaitEnd::kOpen;
     // The last rank may have come since, gone on, and failed later.
-    if (has_failed()) return have_all_arrived() ? WaitEnd::kOpen : WaitEnd::kFailed;
+    if (segment_->failure() != nullptr) return have_all_arrived() ? WaitEnd::kOpen : WaitEnd::kFailed;
     if (is_aborted_.load(std::memory_order_acquire)) return WaitEnd::kAborted;
-    // Asked again: a rank tells what failed before it leaves, and may have done both since.
-    if (!left().empty()) return has_failed() ? WaitEnd::kFailed : WaitEnd::kPeerLeft;
+    if (!left().empty()) return WaitEnd::kPeerLeft;
     const TimePoint time = now();
     if (time >= give_up) return WaitEnd::kGaveUp;
     if (time >= deadline) return WaitEnd::kTimedOut;
     if (time - watched >= kWatchInterval) {
       watched = time;
-      if (!dead().empty()) return has_failed() ? WaitEnd::kFailed : WaitEnd::kPeerDied;
+      if (!dead().empty()) return WaitEnd::kPeerDied;
     }
     futex_wait(state.wake, seen, std::min({kWatchInterval, deadline - time, give_up - time}));
   }

@@ -16,7 +16,7 @@ enum class WaitEnd {
   kTimedOut,  ///< the deadline passed
   kPeerDied,  ///< a rank that has not arrived has ended
   kPeerLeft,  ///< a rank that has not arrived has left the group
-  kFailed,    ///< some rank has written segment.failure()
+  kFailed,    ///< some rank has ended the group: segment.failure()
   kAborted,   ///< abort() was called
 };
 
@@ -64,8 +64,6 @@ class Barrier {
   }
   [[nodiscard]] bool have_all_arrived() const;
   WaitEnd pass();
-  /// A failure of the group is there to read; one that is being written is waited for.
-  [[nodiscard]] bool has_failed() const;
   void tell_cpu();
   [[nodiscard]] bool shares_cpu_with(int first_missing) const;
   void leave_peers_cpu();

@@ -156,26 +156,29 @@ Error Group::explain(WaitEnd end) {
                           "than the timeout, or in another collective?",
                           operation(), to_seconds(timeout_), rank_, name_ranks(missing), size_));
   }
-  fail(error);
-  return error;
+  // Another rank may have told why since the wait looked, and have left or died only then.
+  end_ = tell(error) ? error : failure_of_group();
+  return *end_;
 }
 
 void Group::fail(const Error& error) {
   if (!end_) end_ = error;
-  Failure& failure = segment_->failure();
-  std::uint32_t expected = Failure::kNone;
-  if (!failure.state.compare_exchange_strong(expected, Failure::kBeingWritten)) return;
+  tell(error);
+}
+
+bool Group::tell(const Error& error) {
+  Failure failure{};
   failure.code = static_cast<std::int32_t>(error.code());
   failure.barrier = barrier_.first_not_passed();
   const std::string_view text = cut_at_character(error.message(), Failure::kTextBytes - 1);
   std::memcpy(failure.text.data(), text.data(), text.size());
-  failure.text[text.size()] = '\0';
-  failure.state.store(Failure::kWritten, std::memory_order_release);
-  Barrier::wake_everyone(*segment_);
+  const bool is_first = segment_->end_group(rank_, failure);
+  if (is_first) Barrier::wake_everyone(*segment_);
+  return is_first;
 }
 
 Error Group::failure_of_group() const {
-  const Failure& failure = segment_->failure();
+  const Failure& failure = *segment_->failure();
   return Error(static_cast<ErrorCode>(failure.code),
                fmt::format("{}: the group has ended: {}", operation(), failure.text.data()));
 }

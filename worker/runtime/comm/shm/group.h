@@ -79,6 +79,8 @@ class Group {
 
   Result<void> check_agreement();
   Error explain(WaitEnd end);
+  /// Ends the group for every rank with `error`; false if it had ended.
+  bool tell(const Error& error);
   Error failure_of_group() const;
 
   std::shared_ptr<Segment> segment_;

@@ -28,7 +28,7 @@ struct Id {
   std::uint64_t nonce;
   SegmentShape shape;
 };
-constexpr std::uint64_t kMagic = 0x31306d6873706464;  // "ddpshm01"
+constexpr std::uint64_t kMagic = 0x32306d6873706464;  // "ddpshm02"
 
 std::uint64_t random_nonce() {
   std::random_device device;
@@ -75,7 +75,8 @@ Segment::Layout Segment::lay_out(const SegmentShape& shape) {
     return offset;
   };
   layout.sleep = place(sizeof(SleepState), kCacheLine);
-  layout.failure = place(sizeof(Failure), kCacheLine);
+  layout.end_told_by = place(sizeof(std::atomic<std::uint32_t>), kCacheLine);
+  layout.failures = place(ranks * sizeof(Failure), kCacheLine);
   layout.ranks = place(ranks * sizeof(RankState), kCacheLine);
   layout.posts = place(2 * ranks * sizeof(Post), 2 * kCacheLine);
   layout.descriptions = place(2 * ranks * sizeof(Description), kCacheLine);
@@ -185,6 +186,15 @@ Result<std::shared_ptr<Segment>> Segment::open(const SegmentAddress& address) {
                     address.owner.pid));
   }
   return map(id.shape, std::move(fd), id.nonce);
+}
+
+bool Segment::end_group(int rank, const Failure& failure) const {
+  std::atomic<std::uint32_t>& teller = end_told_by();
+  if (teller.load(std::memory_order_acquire) != 0) return false;
+  at<Failure>(layout_.failures)[rank] = failure;
+  std::uint32_t nobody = 0;
+  return teller.compare_exchange_strong(nobody, static_cast<std::uint32_t>(rank) + 1,
+                                        std::memory_order_acq_rel);
 }
 
 Result<void> Segment::reserve_channel(int from, int to) {

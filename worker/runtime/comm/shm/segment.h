@@ -68,12 +68,10 @@ struct alignas(kCacheLine) RankState {
   std::atomic<std::uint32_t> waits_for_channels;
 };
 
-/// Why the group ended. Written once, by the rank that first knew.
+/// Why the group ended, as one rank tells it.
 struct Failure {
-  enum : std::uint32_t { kNone, kBeingWritten, kWritten };
   static constexpr std::size_t kTextBytes = 1000;
 
-  std::atomic<std::uint32_t> state;
   std::int32_t code;
   std::uint64_t barrier;  ///< the first that the rank has not passed; all before it are as they were
   std::array<char, kTextBytes> text;  ///< ends with 0; cut between two characters
@@ -115,7 +113,14 @@ class Segment {
   [[nodiscard]] Result<SegmentAddress> address() const;
 
   [[nodiscard]] SleepState& sleep_state() const { return *at<SleepState>(layout_.sleep); }
-  [[nodiscard]] Failure& failure() const { return *at<Failure>(layout_.failure); }
+  /// Why the group ended; nullptr while it has not.
+  [[nodiscard]] const Failure* failure() const {
+    const std::uint32_t teller = end_told_by().load(std::memory_order_acquire);
+    return teller == 0 ? nullptr : &at<Failure>(layout_.failures)[teller - 1];
+  }
+  /// Ends the group with what `rank` tells; false if it had ended. Nobody ever sees half of it. One thread of a rank
+  /// at a time.
+  bool end_group(int rank, const Failure& failure) const;
   [[nodiscard]] RankState& rank_state(int rank) const { return at<RankState>(layout_.ranks)[rank]; }
   [[nodiscard]] Post& post(int rank, std::uint64_t ticket) const {
     return at<Post>(layout_.posts)[2 * static_cast<std::size_t>(rank) + (ticket & 1U)];
@@ -150,8 +155,8 @@ class Segment {
 
  private:
   struct Layout {
-    std::size_t sleep, failure, ranks, posts, descriptions, counts, channel_headers, slots, rings, arenas,
-        total;
+    std::size_t sleep, end_told_by, failures, ranks, posts, descriptions, counts, channel_headers, slots,
+        rings, arenas, total;
   };
 
   Segment(const SegmentShape& shape, UniqueFd fd, std::byte* base, std::uint64_t nonce);
@@ -160,6 +165,10 @@ class Segment {
   Result<void> back(std::size_t offset, std::size_t bytes);
 
   [[nodiscard]] std::size_t ranks() const { return static_cast<std::size_t>(shape_.size); }
+  /// 1 + the rank whose failure ended the group; 0 while none has. All of that failure is written before.
+  [[nodiscard]] std::atomic<std::uint32_t>& end_told_by() const {
+    return *at<std::atomic<std::uint32_t>>(layout_.end_told_by);
+  }
   [[nodiscard]] std::size_t channel_index(int from, int to) const {
     return static_cast<std::size_t>(from) * ranks() + static_cast<std::size_t>(to);
   }
