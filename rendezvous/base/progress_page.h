@@ -13,7 +13,9 @@ using SharedText = std::array<std::atomic<std::uint64_t>, Words>;
 
 /// A collective, or a message, that a rank has begun.
 struct alignas(64) CollectiveLine {
-  std::atomic<std::uint64_t> id;         ///< from 1, of all that this rank has begun; 0: it is being written
+  static constexpr std::uint64_t kBeingWritten = ~std::uint64_t{0};  ///< for id
+
+  std::atomic<std::uint64_t> id;         ///< from 1, of all that this rank has begun; 0: there is none
   std::atomic<std::int64_t> sequence;    ///< in its group, from 1
   std::atomic<std::int64_t> entered_ns;  ///< CLOCK_REALTIME, true to a few milliseconds
   std::atomic<std::int64_t> elements;    ///< of this rank's tensor; 0: it has none
@@ -21,7 +23,7 @@ struct alignas(64) CollectiveLine {
   std::atomic<std::int16_t> dtype;       ///< of c10::ScalarType
   std::atomic<std::uint16_t> group;      ///< which of ProgressPage::groups
   std::atomic<std::int32_t> peer;        ///< a message's other rank in the group; kAnyPeer, kNoPeer
-  std::atomic<std::uint32_t> has_left;   ///< 1: it has ended
+  std::atomic<std::uint32_t> pending;  ///< 0: it has ended; else a number that the next of this line has not
 };
 static_assert(sizeof(CollectiveLine) == 64);
 
@@ -32,7 +34,7 @@ static_assert(sizeof(CollectiveLine) == 64);
 /// rank's descriptors, for which no debugger's rights are needed.
 struct ProgressPage {
   static constexpr const char* kName = "ddprun-progress";
-  static constexpr std::uint64_t kMagic = 0x3167'7070'7264'6464;  // another layout has another
+  static constexpr std::uint64_t kMagic = 0x3267'7070'7264'6464;  // another layout has another
   static constexpr std::int64_t kNoStep = -1;
   static constexpr std::int32_t kNoPeer = -1;
   static constexpr std::int32_t kAnyPeer = -2;

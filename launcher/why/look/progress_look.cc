@@ -54,7 +54,7 @@ std::optional<Collective> read_line(const ProgressPage& page, std::uint64_t id) 
                    .sizes = {},
                    .types = {},
                    .created_ns = line.entered_ns.load(std::memory_order_relaxed),
-                   .is_over = line.has_left.load(std::memory_order_relaxed) != 0};
+                   .is_over = line.pending.load(std::memory_order_relaxed) == 0};
   if (entry.sequence < 0 || entry.created_ns < 0) return std::nullopt;
   if (elements > 0 && elements < kMost) {
     entry.sizes = {elements};

@@ -2,15 +2,22 @@
 
 #include "launcher/why/look/progress_look.h"
 #include "launcher/why/look/rank_record.h"
+#include "rendezvous/base/progress_page.h"
+#include "rendezvous/base/unique_fd.h"
 #include "tests/support/catch.h"
 #include <ddprun/progress.h>
 
+#include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cstdint>
+#include <filesystem>
+#include <stdexcept>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -31,6 +38,21 @@ ProgressLook look_at_this_process() {
   auto look = ProgressLook::find(::getpid());
   REQUIRE(look);
   return std::move(*look);
+}
+
+/// To be written as by another thread.
+ProgressPage& page_of_this_process() {
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code error;
+    const std::string target = std::filesystem::read_symlink(entry, error).string();
+    if (target != std::string("/memfd:") + ProgressPage::kName + " (deleted)") continue;
+    const UniqueFd file(::open(entry.path().c_str(), O_RDWR | O_CLOEXEC));
+    void* const mapped =
+        ::mmap(nullptr, sizeof(ProgressPage), PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
+    REQUIRE(mapped != MAP_FAILED);
+    return *static_cast<ProgressPage*>(mapped);
+  }
+  throw std::runtime_error("this process has no page");
 }
 
 TEST_CASE("a step counts when the next one begins") {
@@ -181,18 +203,56 @@ TEST_CASE("no line is read while it is written") {
     });
   }
   int seen = 0;
-  while (seen < 100'000) {
+  while (seen < 20'000) {
     for (const Collective& entry : look.recorder(64).entries) {
       if (entry.operation != "all_gather" && entry.operation != "broadcast") continue;
       ++seen;
       if (entry.sizes != std::vector{entry.sequence}) {
         CHECK(entry.sizes == std::vector{entry.sequence});
-        seen = 100'000;
+        seen = 20'000;
       }
     }
   }
   is_over = true;
   for (std::thread& writer : writers) writer.join();
+}
+
+TEST_CASE("a line that another thread is writing, or has passed with a later collective, is left to it") {
+  const ProgressLook look = look_at_this_process();
+  Progress& progress = Progress::instance();
+  ProgressPage& page = page_of_this_process();
+  const std::uint16_t group = progress.add_group("two threads");
+  const auto enter = [&](std::int64_t sequence) {
+    return progress.enter({.operation = "barrier", .sequence = sequence, .group = group});
+  };
+  const std::uint64_t slow = page.begun + 1;  // of a thread that stands still while it writes
+  page.begun = slow;
+  page.lines[slow % ProgressPage::kLines].id = CollectiveLine::kBeingWritten;
+  for (std::int64_t sequence = 1; sequence <= 100; ++sequence) progress.leave(enter(sequence));
+  CHECK(page.lines[slow % ProgressPage::kLines].id == CollectiveLine::kBeingWritten);
+  const std::vector<Collective> entries = look.recorder(ProgressPage::kLines).entries;
+  REQUIRE(entries.size() == ProgressPage::kLines - 1);  // all but the slow one
+  CHECK(entries.front().sequence == 100 - 62);
+  CHECK(entries.back().sequence == 100);
+  page.lines[slow % ProgressPage::kLines].id = slow;
+
+  page.begun -= 2;  // who drew these two numbers finds later collectives in their lines
+  CHECK(enter(101) == slow + 102);
+  progress.remove_group(group);
+}
+
+TEST_CASE("the end of a collective is not that of a later one in its line") {
+  const ProgressLook look = look_at_this_process();
+  Progress& progress = Progress::instance();
+  const std::uint16_t group = progress.add_group("ends");
+  std::vector<std::uint64_t> ids;
+  for (std::int64_t sequence = 1; sequence <= 65; ++sequence)
+    ids.push_back(progress.enter({.operation = "barrier", .sequence = sequence, .group = group}));
+  progress.leave(ids.front());
+  CHECK(!look.recorder(1).entries.at(0).is_over);
+  progress.leave(ids.back());
+  CHECK(look.recorder(1).entries.at(0).is_over);
+  progress.remove_group(group);
 }
 
 TEST_CASE("a child of fork writes on no page that anybody reads") {

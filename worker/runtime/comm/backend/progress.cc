@@ -60,6 +60,9 @@ std::int64_t about_now_ns() {
   return now.tv_sec * std::int64_t{1'000'000'000} + now.tv_nsec;
 }
 
+/// Never 0, and another one for the collectives before and after it in the same line.
+std::uint32_t pending(std::uint64_t id) { return static_cast<std::uint32_t>(id << 1U | 1U); }
+
 }  // namespace
 
 Progress& Progress::instance() {
@@ -84,7 +87,7 @@ void Progress::remove_group(std::uint16_t group) {
   if (group >= kNoGroup) return;
   for (CollectiveLine& line : page_.lines) {
     std::uint64_t id = line.id.load(std::memory_order_acquire);
-    if (line.group.load(std::memory_order_relaxed) == group)
+    if (id != CollectiveLine::kBeingWritten && line.group.load(std::memory_order_relaxed) == group)
       line.id.compare_exchange_strong(id, 0, std::memory_order_relaxed);  // unless another has begun there
   }
   std::atomic_thread_fence(std::memory_order_release);  // before its name: no line is read as one without
@@ -95,11 +98,11 @@ void Progress::remove_group(std::uint16_t group) {
 
 std::uint64_t Progress::enter(const Call& call) {
   if (call.group == kNoGroup) return 0;
-  const std::uint64_t id = page_.begun.fetch_add(1, std::memory_order_relaxed) + 1;
+  const std::uint64_t id = claim_line();
+  if (id == 0) return 0;
   CollectiveLine& line = page_.lines[id % ProgressPage::kLines];
-  line.id.store(0, std::memory_order_relaxed);
-  std::atomic_thread_fence(
-      std::memory_order_release);  // before what follows: a reader finds 0, or another id
+  // Before what follows: a reader finds that it is being written, or another id.
+  std::atomic_thread_fence(std::memory_order_release);
   line.sequence.store(call.sequence, std::memory_order_relaxed);
   line.entered_ns.store(about_now_ns(), std::memory_order_relaxed);
   line.elements.store(call.elements, std::memory_order_relaxed);
@@ -107,15 +110,31 @@ std::uint64_t Progress::enter(const Call& call) {
   line.dtype.store(call.dtype, std::memory_order_relaxed);
   line.group.store(call.group, std::memory_order_relaxed);
   line.peer.store(call.peer, std::memory_order_relaxed);
-  line.has_left.store(0, std::memory_order_relaxed);
+  line.pending.store(pending(id), std::memory_order_relaxed);
   line.id.store(id, std::memory_order_release);
   return id;
 }
 
+// A thread may stand still anywhere here while others begin as many collectives as there are lines, and come to its
+// own.
+std::uint64_t Progress::claim_line() {
+  for (std::size_t attempt = 0; attempt < ProgressPage::kLines; ++attempt) {
+    const std::uint64_t id = page_.begun.fetch_add(1, std::memory_order_relaxed) + 1;
+    std::atomic<std::uint64_t>& line = page_.lines[id % ProgressPage::kLines].id;
+    std::uint64_t before = line.load(std::memory_order_relaxed);
+    while (before < id) {  // else a later one has it, or another thread writes it
+      if (line.compare_exchange_weak(before, CollectiveLine::kBeingWritten, std::memory_order_acquire,
+                                     std::memory_order_relaxed))
+        return id;
+    }
+  }
+  return 0;
+}
+
 void Progress::leave(std::uint64_t id) {
   if (id == 0) return;
-  CollectiveLine& line = page_.lines[id % ProgressPage::kLines];
-  if (line.id.load(std::memory_order_relaxed) == id) line.has_left.store(1, std::memory_order_relaxed);
+  std::uint32_t mine = pending(id);
+  page_.lines[id % ProgressPage::kLines].pending.compare_exchange_strong(mine, 0, std::memory_order_relaxed);
 }
 
 void Progress::note_step(std::int64_t step) {

@@ -43,6 +43,9 @@ class Progress {
  private:
   Progress();
 
+  /// The id of a collective that begins, whose line this thread alone may write; 0: there was none to be had.
+  std::uint64_t claim_line();
+
   ProgressPage& page_;
   std::mutex groups_mutex_;
   std::array<bool, ProgressPage::kGroups> is_taken_{};
