@@ -29,10 +29,13 @@ class Survivors(unittest.TestCase):
         self.become_root = self.folder / "become_root"
         shutil.copy(shutil.which("setpriv"), self.become_root)
         self.become_root.chmod(0o4755)
+        self.ddprun = self.folder / "ddprun"
+        shutil.copy(DDPRUN, self.ddprun)  # the tree may lie where only root can read
+        self.ddprun.chmod(0o755)
 
     def start(self, *words):
         environment = os.environ | {"TMPDIR": str(self.folder), "HOME": str(self.folder), "ROOT": f"{self.become_root} --reuid 0"}
-        return own(self, subprocess.Popen([DDPRUN, "--shutdown-timeout", "1", *words], env=environment, cwd=self.folder, user=NOBODY,
+        return own(self, subprocess.Popen([self.ddprun, "--shutdown-timeout", "1", *words], env=environment, cwd=self.folder, user=NOBODY,
                                           group=NOBODY, extra_groups=[], text=True, stdin=subprocess.DEVNULL,
                                           stdout=subprocess.PIPE, stderr=subprocess.PIPE))
 

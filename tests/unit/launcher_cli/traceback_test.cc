@@ -402,7 +402,8 @@ TEST_CASE("only a prefix with a blank, on each line, is that of PyTorch's hook")
   CHECK(found.lines_after == 1);
 }
 
-TEST_CASE("no stream costs more than a few copies of each of its bytes, however it is cut into pieces") {
+TEST_CASE("no stream costs more than a few copies of each of its bytes, however it is cut into pieces",
+          "[.slow]") {
   const std::string header = "Traceback (most recent call last):\n";
   const std::string hooked = "[rank0]: " + header + "[rank0]:   File \"t.py\", line 1, in f\n[rank0]: E: x\n";
   const std::string plain = header + "  File \"t.py\", line 1, in f\nE: x\n";

@@ -20,7 +20,8 @@ bool is_accused(const Verdict& verdict, int rank) {
 
 }  // namespace
 
-TEST_CASE("whatever could not be seen of a job, nobody who is innocent is accused without a doubt") {
+TEST_CASE("whatever could not be seen of a job, nobody who is innocent is accused without a doubt",
+          "[.slow]") {
   for (int seed = 1; seed <= kJobs; ++seed) {
     for (const Hole hole : {Hole::kNone, Hole::kUnread, Hole::kUnseen, Hole::kUnrecorded, Hole::kStacksOnly,
                             Hole::kUnstacked}) {

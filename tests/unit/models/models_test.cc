@@ -53,7 +53,8 @@ std::int64_t count_parameters(const Model& model) {
 }  // namespace
 
 // One channel and eleven classes: no net counts on three and a thousand.
-TEST_CASE("every model makes classes of images, or words of text, and every parameter gets a gradient") {
+TEST_CASE("every model makes classes of images, or words of text, and every parameter gets a gradient",
+          "[.slow]") {
   for (const std::string& name : the_models().names()) {
     if (name == "torchscript") continue;  // what a file says
     INFO(name);

@@ -25,7 +25,7 @@ TEST_CASE("the order is that of torch.randperm") {
 // From this number of samples on torch.randperm draws 64 bits at a time: torch.randperm(214748364, seed
 // 5)[3::40000000]. Hidden, because it takes ten seconds and two gigabytes: a test of its own with the label
 // interop.
-TEST_CASE("the order of a very large data set is that of torch.randperm, too", "[.large]") {
+TEST_CASE("the order of a very large data set is that of torch.randperm, too", "[.slow]") {
   constexpr std::int64_t kNeeded = std::int64_t{4} << 30;
   const std::int64_t free = ::sysconf(_SC_AVPHYS_PAGES) * ::sysconf(_SC_PAGESIZE);
   if (free < kNeeded) {

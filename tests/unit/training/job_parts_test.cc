@@ -131,7 +131,7 @@ TEST_CASE("the schema names exactly the parts that there are") {
 
 // A factory that asks for a key which the schema does not give its type ends with "missing"; one that forgets a key
 // leaves it unread.
-TEST_CASE("each model reads the keys that the schema gives it, and no other") {
+TEST_CASE("each model reads the keys that the schema gives it, and no other", "[.slow]") {
   const JobParts parts = built_in_parts();
   for (const std::string& type : parts.models.names()) {
     CAPTURE(type);
