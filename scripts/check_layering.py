@@ -6,12 +6,10 @@ third-party headers are free, but for libtorch's, which stay in worker/. No way 
 began: there are no circles of folders.
 """
 
-import pathlib
 import re
-import subprocess
 import sys
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+from listed_files import ROOT, listed_files
 INCLUDE = re.compile(r'^\s*#\s*include\s+(?:"([^"]+)"|<((?:ddprun|torch|ATen|c10)/[^>]+)>)', re.MULTILINE)
 
 ALLOWED = {
@@ -113,16 +111,11 @@ def circle_from(row, way=()):
     return None
 
 
-def listed_files(*patterns):
-    git = ["git", "-c", "safe.directory=*", "ls-files", "-co", "--exclude-standard"]
-    return subprocess.run([*git, *patterns], cwd=ROOT, check=True, capture_output=True, text=True).stdout.split()
-
-
 def main():
     wrong = ["a circle of folders: " + " -> ".join(circle) for row in ALLOWED if (circle := circle_from(row))][:1]
     for path in listed_files("*.h", "*.cc", "*.cc.in"):
         row = row_of(path)
-        if row is None or not (ROOT / path).exists():
+        if row is None:
             continue
         for quoted, angled in INCLUDE.findall((ROOT / path).read_text()):
             target = target_of(quoted, angled)

@@ -9,8 +9,9 @@ PATH=$PWD/$VENV/bin:$PATH
 has() { command -v "$1" >/dev/null || { echo "SKIPPED: $1 is not installed"; false; }; }
 
 if has shellcheck; then
-  mapfile -t scripts < <(git -c 'safe.directory=*' ls-files -co --exclude-standard | while read -r file; do
-    if [ -f "$file" ] && head -n 1 "$file" | grep -qE '^#!.*\b(ba)?sh\b'; then echo "$file"; fi
+  files=$(scripts/listed_files.py)
+  mapfile -t scripts < <(printf '%s\n' "$files" | while read -r file; do
+    if head -n 1 "$file" | grep -qE '^#!.*\b(ba)?sh\b'; then echo "$file"; fi
   done)
   shellcheck --external-sources --source-path=SCRIPTDIR --source-path=SCRIPTDIR/.. "${scripts[@]}" scripts/common.sh
 fi

@@ -3,7 +3,8 @@
 import functools
 import os
 import subprocess
-import unittest
+
+from skips import skip_unless
 
 PID_NAMESPACE = ("unshare", "--pid", "--fork", "--mount-proc")
 
@@ -18,4 +19,4 @@ def why_no_pid_namespace():
 
 
 def needs_pid_namespace(test):
-    return unittest.skipIf(why_no_pid_namespace(), why_no_pid_namespace())(test)
+    return skip_unless(not why_no_pid_namespace(), why_no_pid_namespace())(test)

@@ -13,6 +13,7 @@ import zlib
 sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "support"))
 
 from owned import own  # noqa: E402
+from skips import skip_unless  # noqa: E402
 
 DDPRUN, PROGRAMS = sys.argv[1:3]
 del sys.argv[1:3]
@@ -80,7 +81,7 @@ class Lease(unittest.TestCase):
     def segments(self, rank):
         return list(pathlib.Path("/dev/shm").glob(f"torch_*_{zlib.crc32(str(self.folder).encode())}_{rank}"))
 
-    @unittest.skipUnless(SEES_ALL, "needs the machine's first pid namespace")
+    @skip_unless(SEES_ALL, "needs the machine's first pid namespace")
     def test_segments_of_what_a_guard_has_killed_are_removed_while_the_launcher_is_stopped(self):
         port = self.start_coordinator()
         nodes = [self.start_node(port), self.start_node(port)]

@@ -20,7 +20,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "integration" / "cli"
 from harness import DDPRUN, Case  # noqa: E402
 from owned import own  # noqa: E402
 from ports import free_port  # noqa: E402
-from skips import has_thread_sanitizer, skip  # noqa: E402
+from skips import has_thread_sanitizer, skip, skip_unless  # noqa: E402
 
 
 class Output(Case):
@@ -92,7 +92,7 @@ class Closed(Output):
         self.assertEqual(log.read_text(), "y\n1\n2\n3\n")
 
 
-@unittest.skipIf(os.geteuid() != 0, "only root can become a user with few processes")
+@skip_unless(os.geteuid() == 0, "only root can become a user with few processes")
 class FewProcesses(Output):
     USER = 54321  # has no processes but these
 
@@ -155,7 +155,7 @@ class Lost(Output):
         self.assertIn(f"ddprun: {lost['bytes']} bytes for stdout are lost: nobody took it in time\n", done.stderr)
         self.assertEqual(self.report()["lost_output"], [lost])
 
-    @unittest.skipIf(has_thread_sanitizer(DDPRUN), "ThreadSanitizer writes a file before main")
+    @skip_unless(not has_thread_sanitizer(DDPRUN), "ThreadSanitizer writes a file before main")
     def test_a_limit_of_file_sizes_does_not_end_the_launcher(self):
         done = self.run_with(["--no-python", "sh", "-c", "exit 3"], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                              before_exec=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0)))

@@ -12,6 +12,7 @@ import unittest
 sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "support"))
 
 from owned import own  # noqa: E402
+from skips import skip_unless  # noqa: E402
 
 DDPRUN, PYTHON = sys.argv[1:3]
 del sys.argv[1:3]
@@ -93,7 +94,7 @@ class Save(unittest.TestCase):
             except OSError:
                 pass
 
-    @unittest.skipUnless(has("lightning"), "no lightning")
+    @skip_unless(has("lightning"), "no lightning")
     def test_a_lightning_job_saves(self):
         for how, code in (("SIGTERM", 128 + signal.SIGTERM), ("drain", 75)):
             with self.subTest(how):

@@ -15,6 +15,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "support"))
 from namespaces import PID_NAMESPACE, needs_pid_namespace  # noqa: E402
 from owned import own  # noqa: E402
 from patience import patient  # noqa: E402
+from skips import skip_unless  # noqa: E402
 
 DDPRUN, PYTHON = sys.argv[1:3]
 del sys.argv[1:3]
@@ -89,13 +90,13 @@ class Shm(unittest.TestCase):
             with self.subTest(method):
                 self.end_python(signal.SIGTERM, method)
 
-    @unittest.skipUnless(HAS_TORCH, "needs torch")
+    @skip_unless(HAS_TORCH, "needs torch")
     def test_tensors_in_shared_memory_are_removed_when_the_launcher_is_killed(self):
         for strategy in ("file_system", "file_descriptor"):
             with self.subTest(strategy):
                 self.end_python(signal.SIGKILL, "fork", strategy)
 
-    @unittest.skipUnless(HAS_TORCH, "needs torch")
+    @skip_unless(HAS_TORCH, "needs torch")
     def test_a_tensor_that_a_reaped_loader_had_sent_is_removed_when_its_rank_fails(self):
         """Only PyTorch's manager knows of it, and removes it two seconds after the last of its clients has gone."""
         job = self.start(PYTHON, WORKER, "lost")
@@ -104,7 +105,7 @@ class Shm(unittest.TestCase):
         self.assertEqual(job.returncode, 3, said)
         self.assertEqual(self.removed_segments(child), [])
 
-    @unittest.skipUnless(HAS_TORCH, "needs torch")
+    @skip_unless(HAS_TORCH, "needs torch")
     def test_a_tensor_that_a_reaped_loader_had_sent_is_removed_when_its_node_loses_the_lease(self):
         """The guards kill at the end of the lease, and leave the manager its time as well."""
         coordinator = subprocess.Popen([DDPRUN, "coordinator", "--bind", "127.0.0.1:0", "--nnodes", "1:2", "--rdzv-conf",
@@ -186,7 +187,7 @@ class Shm(unittest.TestCase):
                 job.communicate(timeout=30)
                 self.assertTrue(path.exists())
 
-    @unittest.skipUnless(SEES_ALL, "needs the machine's first pid namespace")
+    @skip_unless(SEES_ALL, "needs the machine's first pid namespace")
     def test_segments_by_the_naming_of_pytorch_are_removed(self):
         """Those of a worker, and of a process that it left behind."""
         for how in (signal.SIGTERM, signal.SIGKILL):
@@ -204,7 +205,7 @@ class Shm(unittest.TestCase):
                 self.end(job, how)
                 self.assertFalse(any(path.exists() for path in paths))
 
-    @unittest.skipUnless(SEES_ALL, "needs the machine's first pid namespace")
+    @skip_unless(SEES_ALL, "needs the machine's first pid namespace")
     def test_segments_of_who_was_reaped_are_removed_when_the_launcher_is_killed_before_the_generation_ends(self):
         """Those of a worker that failed, and of a process that it left behind, while another is asked to end."""
         script = ("if [ $LOCAL_RANK = 0 ]; then read go <$TMPDIR/go; "
@@ -225,7 +226,7 @@ class Shm(unittest.TestCase):
         self.end(job, signal.SIGKILL)
         self.assertEqual([path for path in paths if path.exists()], [])
 
-    @unittest.skipUnless(SEES_ALL, "needs the machine's first pid namespace")
+    @skip_unless(SEES_ALL, "needs the machine's first pid namespace")
     @needs_pid_namespace
     def test_a_segment_of_the_same_pid_in_another_pid_namespace_is_kept(self):
         """Containers may share /dev/shm."""

@@ -13,13 +13,14 @@ sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "support"))
 
 from owned import own  # noqa: E402
 from ports import free_port  # noqa: E402
+from skips import skip_unless  # noqa: E402
 
 DDPRUN = sys.argv[1]
 del sys.argv[1]
 NOBODY = 65534
 
 
-@unittest.skipUnless(os.geteuid() == 0 and shutil.which("setpriv"), "needs root and setpriv")
+@skip_unless(os.geteuid() == 0 and shutil.which("setpriv"), "needs root and setpriv")
 class Survivors(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory(prefix="ddprun-survivors-")

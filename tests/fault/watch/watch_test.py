@@ -22,6 +22,7 @@ import urllib.request
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[3]))
 from tests.support.patience import patient  # noqa: E402
+from tests.support.skips import skip  # noqa: E402
 
 BOUND_S = patient(60)
 JOB = """
@@ -167,7 +168,7 @@ class Watches(unittest.TestCase):
     def test_prometheus_own_parser_reads_the_metrics(self):
         python = parser()
         if python is None:
-            self.skipTest("needs prometheus_client, which pip could not install")
+            skip("needs prometheus_client, which pip could not install")
         job = self.start("--metrics", "127.0.0.1:0")
         address = self.until(job, "metrics at ").split()[-1]
         self.until(job, "step 10 of rank 1")

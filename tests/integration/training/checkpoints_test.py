@@ -21,6 +21,7 @@ import zipfile
 import rollback_test
 from jobs import BOUND_S, JobTest
 from ports import free_port
+from skips import skip
 
 IN_OPEN, IN_CLOSE = 0x20, 0x10
 
@@ -203,7 +204,7 @@ class Volumes(JobTest):
         (self.folder / "volume").mkdir(exist_ok=True)
         inside = ("unshare", "-m", "sh", "-c", 'mount --bind volume out/checkpoints && exec "$@"', "-")
         if shutil.which("unshare") is None or subprocess.run([*inside, "true"], cwd=self.folder, capture_output=True, check=False).returncode != 0:
-            self.skipTest("needs a mount namespace (unshare -m as root)")
+            skip("needs a mount namespace (unshare -m as root)")
         job = self.job_file({"checkpoint": {"every_steps": 4, "every_epochs": 0}})
         done = subprocess.run([*inside, *self.command(job, "/resume=never", *settings, ranks=1)], cwd=self.folder, text=True, check=False,
                               env={**self.environment(), "SLURM_JOB_ID": "71", "SLURM_RESTART_COUNT": tries}, capture_output=True, timeout=BOUND_S)

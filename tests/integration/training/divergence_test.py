@@ -10,6 +10,8 @@ import zipfile
 
 from jobs import JobTest
 
+from skips import skip
+
 # A rate at which weights stay what they are, so that they can be found by their bytes.
 STILL = {"divergence_check": 7, "train": {"epochs": 10**6}, "optimizer": {"learning_rate": 1e-30}, "checkpoint": {"keep": 2}}
 WEIGHT = "parameter layers.1.weight (Float [16, 784])"
@@ -57,7 +59,7 @@ class Divergence(JobTest):
         try:
             found = flip_a_bit(self.workers()[rank], self.weight_bytes(output))
         except PermissionError as error:
-            self.skipTest(f"the memory of another process cannot be written here: {error}")
+            skip(f"the memory of another process cannot be written here: {error}")
         self.assertGreaterEqual(found, 1)
         return process
 

@@ -18,6 +18,7 @@ from jobs import BOUND_S, JobTest
 
 import file_server
 from file_server import FileServer
+from skips import skip
 
 NAMES = [f"{stem}-{kind}.gz" for stem in ("train", "t10k") for kind in ("images-idx3-ubyte", "labels-idx1-ubyte")]
 IMAGES = NAMES[0]
@@ -266,7 +267,7 @@ class Refusals(DownloadTest):
     def test_a_full_disk_is_told_and_the_same_command_goes_on(self):
         probe = subprocess.run(["unshare", "-m", "sh", "-c", "mount -t tmpfs none /mnt"], capture_output=True, check=False)
         if probe.returncode != 0:
-            self.skipTest("needs root for a small tmpfs")
+            skip("needs root for a small tmpfs")
         inside = ('mkdir data && mount -t tmpfs -o size=32k none data && { "$@"; code=$?; ls data; '
                   'mount -o remount,size=1m data; "$@" || exit 1; exit $code; }')
         done = subprocess.run(["unshare", "-m", "sh", "-c", inside, "-", *self.command(self.digits())], cwd=self.folder,

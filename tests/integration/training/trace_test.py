@@ -11,6 +11,8 @@ import zipfile
 
 from jobs import BOUND_S, JobTest
 
+from skips import skip
+
 PHASES = {"loader", "forward", "backward", "exposed communication", "optimizer"}
 
 
@@ -101,7 +103,7 @@ class Trace(JobTest):
         inside = 'mkdir -p out/trace && mount -t tmpfs -o size=4k none out/trace && { "$@"; code=$?; ls out/trace; exit $code; }'
         probe = subprocess.run(["unshare", "-m", "sh", "-c", "mount -t tmpfs none /mnt"], capture_output=True, check=False)
         if probe.returncode != 0:
-            self.skipTest("needs root for a small tmpfs")
+            skip("needs root for a small tmpfs")
         done = subprocess.run(["unshare", "-m", "sh", "-c", inside, "-", *self.command(job)], cwd=self.folder,
                               env=self.environment(), text=True, capture_output=True, timeout=BOUND_S, check=False)
         self.assertEqual(done.returncode, 0, done.stderr)

@@ -23,6 +23,7 @@ import twin  # noqa: E402
 import twin_data  # noqa: E402
 from nets import MODELS  # noqa: E402
 from patience import patient  # noqa: E402
+from skips import skip  # noqa: E402
 
 DIGITS = ROOT / "configs/data/mnist-subset"
 BUILD = ROOT / "build/release"
@@ -152,7 +153,7 @@ class SafetensorsTest(JobTest):
         try:
             import safetensors.torch
         except ImportError:
-            self.skipTest("safetensors is not in this Python; scripts/setup.sh --with-tests installs it")
+            skip("safetensors is not in this Python; scripts/setup.sh --with-tests installs it")
         self.format = safetensors.torch
 
     def worker(self, *words):

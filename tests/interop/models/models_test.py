@@ -23,6 +23,7 @@ from torch.nn import functional
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "support"))
 import twins  # noqa: E402
+from skips import skip_unless  # noqa: E402
 
 HAS_TORCHVISION = importlib.util.find_spec("torchvision") is not None
 if HAS_TORCHVISION:
@@ -214,14 +215,14 @@ class ModelsTest(unittest.TestCase):
             with self.subTest(model=case.model, options=case.options):
                 self.check(case)
 
-    @unittest.skipUnless(HAS_TORCHVISION, NO_TORCHVISION)
+    @skip_unless(HAS_TORCHVISION, NO_TORCHVISION)
     def test_weights_logits_and_gradients_are_those_of_torchvision(self):
         self.check_all(cases_of_large_models() if "DDPRUN_LARGE_MODELS" in os.environ else cases_of_torchvision())
 
     def test_weights_logits_and_gradients_are_those_of_the_twins(self):
         self.check_all(cases_of_twins())
 
-    @unittest.skipUnless(HAS_TORCHVISION, NO_TORCHVISION)
+    @skip_unless(HAS_TORCHVISION, NO_TORCHVISION)
     def test_every_model_has_a_case_or_is_compared_elsewhere(self):
         cases = [*cases_of_torchvision(), *cases_of_large_models(), *cases_of_twins()]
         self.program.process.stdin.write('{"names": true}\n')
@@ -229,7 +230,7 @@ class ModelsTest(unittest.TestCase):
         names = json.loads(self.program.process.stdout.readline())
         self.assertEqual(sorted({case.model for case in cases} | set(COMPARED_ELSEWHERE)), sorted(names))
 
-    @unittest.skipUnless(HAS_TORCHVISION, NO_TORCHVISION)
+    @skip_unless(HAS_TORCHVISION, NO_TORCHVISION)
     def test_a_model_with_weights_of_other_classes_gets_the_new_head_that_python_draws(self):
         torch.manual_seed(3)
         torch.save(vision.resnet18().state_dict(), self.inputs)
@@ -240,14 +241,14 @@ class ModelsTest(unittest.TestCase):
         found = self.program.ask(Case("resnet18", None, sizes=(3, 64, 64)), weights=str(self.inputs))
         self.assertEqual(found["sha256"], digest_of_all(model))
 
-    @unittest.skipUnless(HAS_AVX2, NO_AVX2)
+    @skip_unless(HAS_AVX2, NO_AVX2)
     def test_first_weights_of_gpt_are_the_golden_ones(self):
         for bias, golden in GOLDEN_GPT.items():
             with self.subTest(bias=bias):
                 options = {"layers": 4, "heads": 4, "width": 128, "dropout": 0, "bias": bias}
                 self.assertEqual(self.program.ask(Case("gpt", None, sizes=(64,), classes=65, options=options))["sha256"], golden)
 
-    @unittest.skipUnless(HAS_AVX2, NO_AVX2)
+    @skip_unless(HAS_AVX2, NO_AVX2)
     def test_first_weights_of_the_full_size_are_the_golden_ones(self):
         for model, golden in GOLDEN.items():
             with self.subTest(model=model):

@@ -8,11 +8,15 @@ large nets then take minutes."""
 import json
 import os
 import random
+import sys
 import unittest
 
 import numpy
 import torch
 from twin_case import ROOT, TwinCase, binaries
+
+sys.path.insert(0, str(ROOT / "tests/support"))
+from skips import skip_unless  # noqa: E402
 
 MNIST = str(ROOT / "configs/data/mnist-subset")
 RESIZED = [{"type": "resize", "size": 32}]
@@ -102,18 +106,18 @@ class Configs(TwinCase):
                             "--set=/strategy=data_parallel", "--set=/device=cpu", f"--set=/output_dir={self.folder}/out",
                             ROOT / "configs/toy_ddp.json")
 
-    @unittest.skipUnless(torchvision, "SKIPPED: torchvision is not there; scripts/setup.sh --with-tests installs it")
+    @skip_unless(torchvision, "torchvision is not there; scripts/setup.sh --with-tests installs it")
     def test_mnist_vgg16(self):
         self.assert_config_equals_twin("mnist_vgg16", {"/data/path": MNIST, "/model/dropout": 0, "/train/batch_size": 2,
                                                   "/data/test_samples": 4}, steps=2, ranks=(2,))
 
-    @unittest.skipUnless(torchvision, "SKIPPED: torchvision is not there; scripts/setup.sh --with-tests installs it")
+    @skip_unless(torchvision, "torchvision is not there; scripts/setup.sh --with-tests installs it")
     def test_mnist_resnet18(self):
         self.train("mnist_resnet18", 2, 3, {"/data/path": MNIST, "/train/batch_size": 8, "/data/test_samples": 8})
         self.assert_config_equals_twin("mnist_resnet18", {"/data/path": MNIST, "/train/batch_size": 4, "/data/test_samples": 8,
                                                      "/data/transforms": RESIZED, "/data/test_transforms": RESIZED})
 
-    @unittest.skipUnless(torchvision, "SKIPPED: torchvision is not there; scripts/setup.sh --with-tests installs it")
+    @skip_unless(torchvision, "torchvision is not there; scripts/setup.sh --with-tests installs it")
     def test_cifar10_resnet50(self):
         write_cifar10(self.folder)
         write_weights(self.folder)
@@ -148,7 +152,7 @@ class Configs(TwinCase):
         self.assert_config_equals_twin("char_gpt", {"/data/path": str(self.folder / "text.txt"), "/data/block": 16,
                                                     "/train/batch_size": 12, "/schedule/warmup_steps": 5}, ranks=(1,))
 
-    @unittest.skipUnless(torchvision, "SKIPPED: torchvision is not there; scripts/setup.sh --with-tests installs it")
+    @skip_unless(torchvision, "torchvision is not there; scripts/setup.sh --with-tests installs it")
     def test_image_folder(self):
         write_images(self.folder)
         small = {"/data/path": str(self.folder), "/train/batch_size": 4, "/schedule/warmup_steps": 1}

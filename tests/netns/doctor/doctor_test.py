@@ -14,6 +14,7 @@ import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "membership"))
 from lab import Lab, require_namespaces  # noqa: E402
+from skips import skip  # noqa: E402
 
 DDPRUN = sys.argv.pop(1)
 PORT = 29400
@@ -69,7 +70,7 @@ class Doctor(unittest.TestCase):
     def needs_nft(self):
         if shutil.which("nft") is None:
             print("SKIPPED: a firewall needs nft (Debian: nftables)", file=sys.stderr)
-            self.skipTest("no nft")
+            skip("no nft")
 
     def python(self, lab, torch):
         """A Python that says it has this torch."""

@@ -22,6 +22,7 @@ except ImportError:
     skip("needs Python's yaml (Debian: python3-yaml)")
 
 import kubernetes_schema as schema
+import skips
 
 DDPRUN, PYTHON = sys.argv.pop(1), sys.argv.pop(1)
 MANIFEST = ROOT / "scripts/launch/kubernetes.yaml"
@@ -63,7 +64,7 @@ class Manifest(unittest.TestCase):
 
     def test_kubectl_reads_it_without_losing_a_field(self):
         if shutil.which("kubectl") is None:
-            self.skipTest("kubectl is not installed")
+            skips.skip("kubectl is not installed")
         # Both commands decode into the API's own types, without a server; a field that those do not have is gone after it.
         # An image must change, or nothing is printed: it is changed back.
         for document, change in ((SERVICE, ["set", "selector", "job-name=train"]), (JOB, ["set", "image", "ddprun=another:2"])):

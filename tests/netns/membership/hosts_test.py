@@ -10,6 +10,7 @@ import unittest
 
 sys.path.insert(0, os.path.dirname(__file__))
 from lab import Lab, patient, require_namespaces  # noqa: E402
+from skips import skip  # noqa: E402
 
 DDPRUN = sys.argv.pop(1)
 QUICK = "keep_alive_interval=0.2,keep_alive_max_attempt=4"  # where a loss is to be noticed
@@ -238,7 +239,7 @@ class Hosts(unittest.TestCase):
     def test_a_firewall_that_resets_is_a_partition(self):
         if shutil.which("nft") is None:
             print("SKIPPED: a firewall needs nft (Debian: nftables)", file=sys.stderr)
-            self.skipTest("no nft")
+            skip("no nft")
         with Lab(["a", "b", "c"]) as lab:
             script = SAY + "exec sleep 100"
             jobs = [dynamic(host, "a", "2:3", script, conf=QUICK) for host in lab.hosts.values()]
@@ -251,7 +252,7 @@ class Hosts(unittest.TestCase):
     def test_a_firewall_that_drops_is_a_partition_and_when_it_opens_the_node_is_back(self):
         if shutil.which("nft") is None:
             print("SKIPPED: a firewall needs nft (Debian: nftables)", file=sys.stderr)
-            self.skipTest("no nft")
+            skip("no nft")
         with Lab(["a", "b", "c"]) as lab:
             script = SAY + "[ $TORCHELASTIC_RESTART_COUNT = 2 ] || exec sleep 100; exit 0"
             jobs = [dynamic(host, "a", "2:3", script, conf=QUICK) for host in lab.hosts.values()]
