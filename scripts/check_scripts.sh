@@ -9,11 +9,13 @@ PATH=$PWD/$VENV/bin:$PATH
 has() { command -v "$1" >/dev/null || { echo "SKIPPED: $1 is not installed"; false; }; }
 
 if has shellcheck; then
-  files=$(scripts/listed_files.py)
-  mapfile -t scripts < <(printf '%s\n' "$files" | while read -r file; do
-    if head -n 1 "$file" | grep -qE '^#!.*\b(ba)?sh\b'; then echo "$file"; fi
-  done)
-  shellcheck --external-sources --source-path=SCRIPTDIR --source-path=SCRIPTDIR/.. "${scripts[@]}" scripts/common.sh
+  mapfile -d '' -t files < <(scripts/listed_files.py)
+  [ ${#files[@]} -gt 0 ] || fail "scripts/listed_files.py lists no file"
+  scripts=(scripts/common.sh)
+  for file in "${files[@]}"; do
+    if head -n 1 -- "$file" | grep -qaE '^#!.*\b(ba)?sh\b'; then scripts+=("./$file"); fi
+  done
+  shellcheck --external-sources --source-path=SCRIPTDIR --source-path=SCRIPTDIR/.. -- "${scripts[@]}"
 fi
 if has actionlint; then actionlint .github/workflows/*.yml; fi
 if has hadolint; then hadolint scripts/Dockerfile; fi

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""The files of the tree, for what checks them; run, it prints those that fit: scripts/listed_files.py [PATTERN…]."""
+"""The files of the tree, for what checks them; run, it prints those that fit, each with a NUL behind it:
+scripts/listed_files.py [PATTERN…]."""
 
 import fnmatch
 import os
@@ -9,19 +10,31 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 # What .gitignore leaves out, for a tree that came as an archive.
-LEFT_OUT = {".cache", ".git", ".venv", "__pycache__", "build", "out", "runs"}
+LEFT_OUT = {ROOT / name for name in (".cache", ".git", ".venv", "build", "out", "runs")}
+
+
+def listed_by_git():
+    """None: this is no checkout, or git cannot read it."""
+    if not (ROOT / ".git").exists():
+        return None
+    git = ["git", "-c", "safe.directory=*", "ls-files", "-zco", "--exclude-standard"]
+    try:
+        done = subprocess.run(git, cwd=ROOT, check=False, capture_output=True)
+    except FileNotFoundError:
+        return None
+    return os.fsdecode(done.stdout).split("\0")[:-1] if done.returncode == 0 else None
+
+
+def walked():
+    for folder, below, files in os.walk(ROOT):
+        for names in (below, files):  # a .git is a file in a worktree
+            names[:] = [name for name in names if name != "__pycache__" and pathlib.Path(folder, name) not in LEFT_OUT]
+        yield from (str(pathlib.Path(folder, name).relative_to(ROOT)) for name in files)
 
 
 def all_files():
-    git = ["git", "-c", "safe.directory=*", "ls-files", "-zco", "--exclude-standard"]
-    if (ROOT / ".git").exists():
-        listed = subprocess.run(git, cwd=ROOT, check=True, capture_output=True, text=True).stdout
-        return [name for name in listed.split("\0") if name and (ROOT / name).is_file()]
-    names = []
-    for folder, below, files in os.walk(ROOT):
-        below[:] = [name for name in below if name not in LEFT_OUT]
-        names += [str((pathlib.Path(folder) / name).relative_to(ROOT)) for name in files]
-    return names
+    listed = listed_by_git()
+    return [name for name in (walked() if listed is None else listed) if (ROOT / name).is_file()]
 
 
 def listed_files(*patterns):
@@ -30,4 +43,5 @@ def listed_files(*patterns):
 
 
 if __name__ == "__main__":
-    print(*listed_files(*sys.argv[1:]), sep="\n")
+    for listed in listed_files(*sys.argv[1:]):
+        sys.stdout.buffer.write(os.fsencode(listed) + b"\0")

@@ -1,21 +1,26 @@
 #!/usr/bin/env bash
 # Installs what the tests need, builds, and runs the tests. CI runs it both ways.
 #
-#   scripts/test.sh                 the quick tests, compiled as the quickstart is (build/quick): more than half of all
+#   scripts/test.sh                 the quick tests, compiled as the quickstart is (build/quick): nearly half of all
 #   scripts/test.sh --all           all but those labelled bench, long or fuzz, on the optimised build (build/release):
 #                                   more than an hour on two slow cores
-#   scripts/test.sh [--all] -L unit what is behind goes to ctest: here, the unit tests only; -R NAME: those with that name
+#   scripts/test.sh [--all] -L unit   only those with a label like that; -R NAME: with a name like that; -E NAME: all but those
 set -euo pipefail
 source "$(dirname "$0")/common.sh"
+preset=quick
 case "${1:-}" in
   -h | --help) sed -n '2,7s/^# \{0,1\}//p' "$0"; exit 0 ;;
   --all) preset=release; shift ;;
-  *) preset=quick ;;
 esac
-for word in "$@"; do
-  case $word in
-    --all | -h | --help) fail "$word has to come first" ;;
-    -LE* | --label-exclude*) fail "$word would bring back what is left out (ctest wants all of them to fit): use -L, -R or -E" ;;
+chosen=()
+while [ $# -gt 0 ]; do
+  case $1 in
+    -L | -R | -E)
+      if [[ ${2:--} == -* ]]; then fail "$1 wants a regular expression behind it"; fi
+      chosen+=("$1" "$2")
+      shift 2 ;;
+    --all | -h | --help) fail "$1 has to come first" ;;
+    *) fail "unknown argument $1; there are -L LABEL, -R NAME and -E NAME, and --all before them. What else ctest can do, it does by hand: ctest --preset $preset $1" ;;
   esac
 done
 
@@ -29,7 +34,9 @@ cmake --build --preset $preset --parallel "$(build_jobs)"
 # Tests are registered with what they need (processors, RUN_SERIAL), so that two at a time disturb nobody.
 say "running the tests"
 status=0
-ctest --preset $preset --parallel 2 --no-tests=error "$@" || status=$?
+failures=build/$preset/Testing/Temporary/LastTestsFailed.log
+rm -f "$failures"
+ctest --preset $preset --parallel 2 --no-tests=error "${chosen[@]}" || status=$?
 
 log=build/$preset/Testing/Temporary/LastTest.log
 # What a test has to say of what it left out; and that unittest has left out more than was said.
@@ -46,7 +53,6 @@ else
   say "nothing was skipped"
 fi
 # A failure is a failure, whatever a second run says, unless every test that failed is listed as unstable.
-failures=build/$preset/Testing/Temporary/LastTestsFailed.log
 if [ $status -ne 0 ] && [ -s "$failures" ]; then
   mapfile -t failed < <(sed 's/^[0-9]*://' "$failures")
   mapfile -t unlisted < <(printf '%s\n' "${failed[@]}" | grep -vxF -f <(scripts/list_unstable_tests.sh) || true)
