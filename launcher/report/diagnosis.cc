@@ -143,15 +143,11 @@ Answer segmentation_fault(const Facts& facts) {
 
 Answer cpp_exception(const Facts& facts) {
   if (!facts.says("terminate called")) return {};
-  const std::string_view thrown = from_mark(facts.tail, "instance of '");
-  const std::string_view what = from_mark(facts.tail, "what():");
+  const std::string thrown = uncaught_cpp_exception(facts.tail);
   if (thrown.empty())
     return std::string(
         "C++ std::terminate without an exception: a joinable thread was destroyed, or noexcept was broken");
-  const std::string_view type = thrown.substr(13, thrown.find('\'', 13) - 13);
-  return what.empty()
-             ? fmt::format("uncaught C++ exception {}", type)
-             : fmt::format("uncaught C++ exception {}: {}", type, shorten(trim_blanks(what.substr(7)), 200));
+  return fmt::format("uncaught C++ exception {}", shorten(thrown, 240));
 }
 
 Answer aborted(const Facts& facts) {

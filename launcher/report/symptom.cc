@@ -236,6 +236,8 @@ Ending judge_end(const ExitStatus& status, const LastWords& all_words) {
   Ending ending;
   ending.is_own_failure = true;
   ending.error = own_error(words, exception);
+  if (ending.error.empty() && !words.stopped_with && is_killed_by(status, SIGABRT))
+    ending.error = printable(uncaught_cpp_exception(words.stderr_tail));
   const std::string text = without_warnings(telling_text(status, words, exception));
 
   if (words.stopped_with) {
@@ -284,6 +286,19 @@ Ending judge_worker(const WorkerOutcome& worker, const std::optional<ErrorFile>&
   if (at_latest <= worker.started_wall || at_latest >= worker.ended_wall) return ending;
   ending.failed_at = worker.ended_at - std::chrono::duration_cast<Duration>(worker.ended_wall - at_latest);
   return ending;
+}
+
+std::string uncaught_cpp_exception(std::string_view text) {
+  constexpr std::string_view kThrown = "terminate called after throwing an instance of '";
+  constexpr std::string_view kWhat = "what():";
+  const std::size_t begin = text.rfind(kThrown);
+  if (begin == std::string_view::npos) return {};
+  text.remove_prefix(begin + kThrown.size());
+  const std::string_view type = text.substr(0, text.find('\''));
+  const std::size_t what = text.find(kWhat);
+  if (what == std::string_view::npos) return std::string(type);
+  text.remove_prefix(what + kWhat.size());
+  return fmt::format("{}: {}", type, shorten(trim_blanks(text.substr(0, text.find('\n'))), kLongestError));
 }
 
 std::string loader_death(std::string_view text) {

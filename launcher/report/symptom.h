@@ -22,4 +22,8 @@ Ending judge_worker(const WorkerOutcome& worker, const std::optional<ErrorFile>&
 /// sentence for people; empty if not there.
 std::string loader_death(std::string_view text);
 
+/// "std::runtime_error: boom", of which std::terminate has told last in `text`, the words of libstdc++'s handler; or
+/// the type alone. Empty where it was called without an exception, or not at all.
+std::string uncaught_cpp_exception(std::string_view text);
+
 }  // namespace ddprun::launcher

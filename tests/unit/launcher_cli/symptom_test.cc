@@ -56,6 +56,21 @@ TEST_CASE("a lost connection that a program got over is no doubt about what it e
   CHECK(ending(ExitStatus::exited(3), {kClosed + "\nwandb: synced\n"}).weight == Weight::kSymptom);
 }
 
+TEST_CASE(
+    "a C++ exception that nobody caught is a rank's own error, so that ranks with the same one are named "
+    "together") {
+  const std::string two =
+      "terminate called after throwing an instance of 'A'\n  what():  first\n"
+      "terminate called after throwing an instance of 'ns::B'\n  what():  operation 7 differs\nAborted\n";
+  CHECK(ending(ExitStatus::killed(SIGABRT), {two}).error == "ns::B: operation 7 differs");
+  CHECK(
+      ending(ExitStatus::killed(SIGABRT), {"terminate called after throwing an instance of 'int'\n"}).error ==
+      "int");
+  CHECK(
+      ending(ExitStatus::killed(SIGABRT), {"terminate called without an active exception\n"}).error.empty());
+  CHECK(ending(ExitStatus::exited(3), {two}).error.empty());  // printed by a child of its, for example
+}
+
 TEST_CASE("std::terminate without an exception may have ended the cleaning up after a lost peer") {
   const std::string silent = "terminate called without an active exception\n";
   CHECK(ending(ExitStatus::killed(SIGABRT), {silent}).weight == Weight::kDoubtful);
