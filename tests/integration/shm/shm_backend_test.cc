@@ -359,7 +359,7 @@ TEST_CASE("an error of the group reaches wait() and the future as an Exception w
     const auto work = shm->allreduce(tensors);
     const auto future = work->getFuture();
     const std::string expected =
-        "operation 2 differs between ranks: rank 0 called all-reduce (sum) of float32[5], rank 1 called "
+        "operation 1 differs between ranks: rank 0 called all-reduce (sum) of float32[5], rank 1 called "
         "all-reduce (sum) of "
         "float32[6]; all ranks must call the same collectives in the same order";
     require(message_of([&] { work->wait(); }) == expected, "wait");

@@ -149,7 +149,7 @@ TEST_CASE("a rank that reduces another number of elements is named, and nothing 
     const auto result = all_reduce(group, data, data);
     told +=
         result.error().message() ==
-                "operation 2 differs between ranks: rank 0 called all-reduce (sum) of float32[50], rank 2 "
+                "operation 1 differs between ranks: rank 0 called all-reduce (sum) of float32[50], rank 2 "
                 "called "
                 "all-reduce (sum) of float32[40]; all ranks must call the same collectives in the same order"
             ? 1

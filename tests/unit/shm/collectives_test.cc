@@ -157,7 +157,7 @@ TEST_CASE("all-to-all names the two ranks that do not agree on a length") {
     AllToAll collective(sources, targets, {.kind = Kind::kAllToAll, .dtype = DType::kInt32});
     const auto result = group.run(collective, std::chrono::seconds(60));
     told += result.error().message() ==
-                    "all-to-all of int32 (operation 2): rank 0 sends 40 bytes to rank 2, which expects 48"
+                    "all-to-all of int32 (operation 1): rank 0 sends 40 bytes to rank 2, which expects 48"
                 ? 1
                 : 0;
   });

@@ -104,5 +104,5 @@ TEST_CASE("an engine that ends takes its pending collectives with it") {
     }
     while (!is_over) std::this_thread::yield();
   });
-  CHECK(message == "all-reduce (sum) of int32[10] (operation 2): aborted by rank 0 itself");
+  CHECK(message == "all-reduce (sum) of int32[10] (operation 1): aborted by rank 0 itself");
 }

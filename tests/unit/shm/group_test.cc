@@ -45,7 +45,29 @@ Result<void> barrier(Group& group, Duration timeout = 60s) {
   return group.run(collective, timeout);
 }
 
+/// A collective with another one as its part.
+class OfTwo final : public Collective {
+ public:
+  [[nodiscard]] Description describe() const override { return {}; }
+  void contribute(Group&, Post&) override {}
+  Result<void> complete(Group& group) override {
+    GateOnly part;
+    return group.run_nested(part);
+  }
+};
+
 }  // namespace
+
+TEST_CASE("collectives are counted as their callers count them") {
+  std::atomic<std::uint64_t> counted{0};
+  testing::in_group(testing::small_shape(2), [&](Group& group) {
+    OfTwo collective;
+    group.run(collective, 60s).value();
+    barrier(group).value();
+    counted += group.sequence();
+  });
+  CHECK(counted == 2 + 2);
+}
 
 TEST_CASE("different roots, dtypes and shapes are told on every rank, by name") {
   Messages messages;
@@ -55,7 +77,7 @@ TEST_CASE("different roots, dtypes and shapes are told on every rank, by name") 
     });
     CHECK(messages.all() ==
           std::set<std::string>{
-              "operation 2 differs between ranks: rank 0 called broadcast from rank 0 of int64[3], rank "
+              "operation 1 differs between ranks: rank 0 called broadcast from rank 0 of int64[3], rank "
               "1 called broadcast from rank 1 of int64[3]; all ranks must call the same collectives in "
               "the same order"});
   }
@@ -65,7 +87,7 @@ TEST_CASE("different roots, dtypes and shapes are told on every rank, by name") 
     });
     CHECK(messages.all() ==
           std::set<std::string>{
-              "operation 2 differs between ranks: rank 0 called broadcast from rank 0 of float64[2, 2], "
+              "operation 1 differs between ranks: rank 0 called broadcast from rank 0 of float64[2, 2], "
               "rank 1 called broadcast from rank 0 of int64[2, 2]; all ranks must call the same "
               "collectives in the same order"});
   }
@@ -77,7 +99,7 @@ TEST_CASE("different roots, dtypes and shapes are told on every rank, by name") 
     });
     CHECK(messages.all() ==
           std::set<std::string>{
-              "operation 2 differs between ranks: rank 0 called broadcast from rank 0 of uint8[2, 3], "
+              "operation 1 differs between ranks: rank 0 called broadcast from rank 0 of uint8[2, 3], "
               "rank 1 called broadcast from rank 0 of uint8[3, 2]; all ranks must call the same "
               "collectives in the same order"});
   }
@@ -87,7 +109,7 @@ TEST_CASE("different roots, dtypes and shapes are told on every rank, by name") 
     });
     CHECK(messages.all() ==
           std::set<std::string>{
-              "operation 2 differs between ranks: rank 0 called barrier, rank 1 called broadcast from "
+              "operation 1 differs between ranks: rank 0 called barrier, rank 1 called broadcast from "
               "rank 0 of bool[1]; all ranks must call the same collectives in the same order"});
   }
 }
@@ -100,7 +122,7 @@ TEST_CASE("after an error every further collective fails on every rank, also whe
   });
   CHECK(messages.all().size() == 3);
   for (const std::string& message : messages.all())
-    CHECK(message.find("the group has ended: operation 2 differs") != std::string::npos);
+    CHECK(message.find("the group has ended: operation 1 differs") != std::string::npos);
 }
 
 TEST_CASE("a scalar and a tensor of one element are the same shape") {
@@ -129,20 +151,20 @@ TEST_CASE("a timeout names the ranks that did not come, and ends the group for t
     while (rank != 1 && segment->rank_state(1).state != RankState::kLeft) std::this_thread::yield();
   });
   const std::string by0 =
-      "barrier (operation 2): timed out after 2.0 s on rank 0: ranks 1 and 3 of 4 did not come; are "
+      "barrier (operation 1): timed out after 2.0 s on rank 0: ranks 1 and 3 of 4 did not come; are "
       "they slower than the timeout, or in another collective?";
   const std::string by2 =
-      "barrier (operation 2): timed out after 2.0 s on rank 2: ranks 1 and 3 of 4 did not come; are "
+      "barrier (operation 1): timed out after 2.0 s on rank 2: ranks 1 and 3 of 4 did not come; are "
       "they slower than the timeout, or in another collective?";
   for (const std::string& message : first.all()) {
     INFO(message);
     CHECK((message == by0 || message == by2 ||
-           message == "barrier (operation 2): the group has ended: " + by0 ||
-           message == "barrier (operation 2): the group has ended: " + by2));
+           message == "barrier (operation 1): the group has ended: " + by0 ||
+           message == "barrier (operation 1): the group has ended: " + by2));
   }
   REQUIRE(late.all().size() == 1);
   CHECK(late.all().begin()->starts_with(
-      "barrier (operation 2): the group has ended: barrier (operation 2): timed out"));
+      "barrier (operation 1): the group has ended: barrier (operation 1): timed out"));
 }
 
 TEST_CASE("the last rank to come hears that the others have given up, though all are there now") {
@@ -161,7 +183,7 @@ TEST_CASE("the last rank to come hears that the others have given up, though all
   });
   REQUIRE(late.all().size() == 1);
   CHECK(late.all().begin()->starts_with(
-      "barrier (operation 2): the group has ended: barrier (operation 2): timed out after 0.1 s on rank "));
+      "barrier (operation 1): the group has ended: barrier (operation 1): timed out after 0.1 s on rank "));
 }
 
 TEST_CASE("a rank that is slow to leave a gate is not told of a failure behind it") {
@@ -212,7 +234,7 @@ TEST_CASE("a rank that has left is named at once") {
     if (group.rank() == 0) messages.add(barrier(group));
   });
   REQUIRE(messages.all().size() == 1);
-  const std::string expected = "barrier (operation 2): rank 1 (pid " + std::to_string(::getpid()) +
+  const std::string expected = "barrier (operation 1): rank 1 (pid " + std::to_string(::getpid()) +
                                ") has left the group while rank 0 waited for it; all ranks must call the "
                                "same collectives before they end";
   CHECK(*messages.all().begin() == expected);
@@ -239,7 +261,7 @@ TEST_CASE("abort ends a wait from another thread") {
     }
     while (rank == 1 && segment->rank_state(0).state != RankState::kLeft) std::this_thread::yield();
   });
-  CHECK(messages.all() == std::set<std::string>{"barrier (operation 2): aborted by rank 0 itself"});
+  CHECK(messages.all() == std::set<std::string>{"barrier (operation 1): aborted by rank 0 itself"});
 }
 
 TEST_CASE("a group that nobody else joins says who is missing") {

@@ -47,6 +47,7 @@ Result<std::unique_ptr<Group>> Group::join(std::shared_ptr<Segment> segment, int
   state.state.store(RankState::kJoined, std::memory_order_release);
   GateOnly join;
   if (auto joined = group->run(join, timeout); !joined) return joined.error().with("cannot join the group");
+  group->sequence_ = 0;  // no collective of the caller's
   return group;
 }
 

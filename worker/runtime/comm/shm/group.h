@@ -42,7 +42,7 @@ class Group {
   Result<bool> wait_at_gate(Duration patience);
   Result<void> finish(Collective& collective);
 
-  /// Number of collectives begun.
+  /// Number of collectives begun, as `ddprun why` counts them: the parts of one are none of their own.
   [[nodiscard]] std::uint64_t sequence() const { return sequence_; }
   /// Makes this rank's waits end, now and for good. Any thread.
   void abort() { barrier_.abort(); }
@@ -70,7 +70,10 @@ class Group {
   /// Meets all ranks once more.
   Result<void> barrier();
   /// Runs another collective, gate and all, as a part of the one that runs; with the same timeout.
-  Result<void> run_nested(Collective& collective) { return run(collective, timeout_); }
+  Result<void> run_nested(Collective& collective) {
+    --sequence_;
+    return run(collective, timeout_);
+  }
   /// "all-reduce (sum) of float32[64] (operation 12)": the collective that runs.
   [[nodiscard]] std::string operation() const;
 
