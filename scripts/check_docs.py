@@ -18,6 +18,7 @@ import re
 import sys
 
 from listed_files import ROOT, listed_files
+
 PAGES = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "configs/README.md",
          *sorted(f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md"))]
 WORKFLOWS = sorted(f".github/workflows/{file.name}" for file in (ROOT / ".github/workflows").glob("*.yml"))

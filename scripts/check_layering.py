@@ -10,6 +10,7 @@ import re
 import sys
 
 from listed_files import ROOT, listed_files
+
 INCLUDE = re.compile(r'^\s*#\s*include\s+(?:"([^"]+)"|<((?:ddprun|torch|ATen|c10)/[^>]+)>)', re.MULTILINE)
 
 ALLOWED = {

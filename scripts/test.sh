@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Installs what the tests need, builds, and runs the tests. CI runs it both ways.
 #
-#   scripts/test.sh                 the quick tests, compiled as the quickstart is (build/quick): nearly half of all
-#   scripts/test.sh --all           all but those labelled bench, long or fuzz, on the optimised build (build/release):
-#                                   more than an hour on two slow cores
-#   scripts/test.sh [--all] -L unit   only those with a label like that; -R NAME: with a name like that; -E NAME: all but those
+#   scripts/test.sh                  the quick tests, compiled as the quickstart is (build/quick): nearly half of all
+#   scripts/test.sh --all            all but those labelled bench, long or fuzz, on the optimised build (build/release):
+#                                    more than an hour on two slow cores
+#   scripts/test.sh [--all] -L unit  only those with a label like that; -R NAME: with a name like that; -E NAME: all but those
 set -euo pipefail
 source "$(dirname "$0")/common.sh"
 preset=quick
