@@ -14,6 +14,9 @@ import time
 
 from harness import ROOT, Broken, LeftOut, Limit, peer_environment
 
+sys.path.insert(0, str(ROOT / "scripts"))
+from listed_files import listed_files  # noqa: E402
+
 TITLE = "Build"
 TARGETS = ("ddprun", "ddprun-worker")
 # What is changed, and the program that has to be made anew.
@@ -38,12 +41,9 @@ class Copy:
     def __init__(self, *flags):
         self.folder = tempfile.TemporaryDirectory(prefix="ddprun-bench-build-")
         self.root = pathlib.Path(self.folder.name)
-        listed = subprocess.run(["git", "-c", "safe.directory=*", "ls-files", "-zco", "--exclude-standard"], cwd=ROOT, check=True,
-                                capture_output=True, text=True).stdout
-        for name in filter(None, listed.split("\0")):
-            if (ROOT / name).exists():
-                (self.root / name).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy(ROOT / name, self.root / name)
+        for name in listed_files():
+            (self.root / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, self.root / name)
         self.configure = ["cmake", "--preset", "quick", "-S", self.root, "-B", self.root / "build/quick",
                           f"-DDDPRUN_TORCH={torch_folder()}", *flags]
 

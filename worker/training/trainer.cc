@@ -8,6 +8,7 @@
 #include "worker/training/parts/data_meaning.h"
 #include "worker/training/parts/plugins.h"
 #include "worker/training/ranks/generators_part.h"
+#include "worker/training/ranks/rank_sums.h"
 #include "worker/training/state/rng.h"
 #include <ddprun/collectives.h>
 #include <ddprun/module_view.h>
