@@ -139,6 +139,9 @@ class Agent final : membership::Listener, WorkerGroup::Listener, LookLine {
   }
   WorkerOutcome look_at(LocalRank local_rank);
   Ending ending_of(LocalRank local_rank, ExitStatus status);
+  [[nodiscard]] std::string hang_of(Rank rank) const {
+    return deps_.hang_of ? deps_.hang_of(rank) : std::string();
+  }
 
   [[nodiscard]] ConsoleWait::Patience patience() const {
     using enum ConsoleWait::Patience;
@@ -275,6 +278,7 @@ WorkerOutcome Agent::look_at(LocalRank local_rank) {
   worker.stopped_with = worker.status ? signal_before(seen, *worker.status) : seen.stopped_with;
   const bool is_killed_by_us = worker.stopped_with == SIGKILL && worker.status && worker.status->is_killed();
   if (worker.was_over && !is_killed_by_us) worker.stopped_with.reset();
+  worker.hang = hang_of(worker.rank);
   return worker;
 }
 
@@ -425,6 +429,7 @@ void Agent::on_swept(Leftovers leftovers) {
 // Everything the workers wrote is out, and the facts are final.
 void Agent::close_generation(Leftovers leftovers) {
   generation_.workers = workers_->close(supervisor_.workers());
+  for (WorkerOutcome& worker : generation_.workers) worker.hang = hang_of(worker.rank);
   output_.end_generation();
   generation_.reason = supervisor_.reason();
   generation_.why = supervisor_.why();

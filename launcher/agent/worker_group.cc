@@ -278,8 +278,9 @@ void WorkerGroup::note_last_words(Worker& worker) {
 }
 
 void WorkerGroup::note_words_before(Worker& worker, int signal) {
-  if (worker.before_signal || !worker.streams || ignores_signal(worker.outcome.pid, signal)) return;
+  if (worker.before_signal || !worker.streams) return;
   worker.outcome.was_over = is_over(worker.outcome.pid);
+  if (ignores_signal(worker.outcome.pid, signal)) return;
   worker.streams->drain();
   worker.before_signal = {worker.streams->last_traceback().text, mark_of(worker.spec.error_file)};
 }

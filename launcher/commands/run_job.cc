@@ -206,6 +206,7 @@ int run_watched(Plan plan, const rlimit& open_files, const why::HangLimits& hang
                       .observer = observer,
                       .worker_specs = worker_specs,
                       .account_of = [&](const WorkerOutcome& worker) { return reporter.account_of(worker); },
+                      .hang_of = [&](Rank rank) { return reporter.hang_of(rank); },
                       .on_end = [&](const JobOutcome& end) { reporter.finish(end); },
                       .on_output_done =
                           [&](const JobOutcome& end) {

@@ -22,6 +22,8 @@
 namespace ddprun::launcher {
 namespace {
 
+constexpr std::int64_t kExiting = 0x4;  // PF_EXITING of include/linux/sched.h, in the field "flags"
+
 std::optional<int> parse_number(std::string_view text) {
   int number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
@@ -29,10 +31,16 @@ std::optional<int> parse_number(std::string_view text) {
   return number;
 }
 
+// 0 where there is none.
+std::int64_t whole_number(std::string_view text) {
+  std::int64_t number = 0;
+  std::from_chars(text.data(), text.data() + text.size(), number);
+  return number;
+}
+
 // "starttime", field 22: ticks of the clock that BootClock is.
 TimePoint since_boot(std::string_view ticks) {
-  std::int64_t count = 0;
-  std::from_chars(ticks.data(), ticks.data() + ticks.size(), count);
+  const std::int64_t count = whole_number(ticks);
   static const std::int64_t a_second = ::sysconf(_SC_CLK_TCK);
   return TimePoint(Duration(count * (std::chrono::nanoseconds(std::chrono::seconds(1)).count() / a_second)));
 }
@@ -104,7 +112,8 @@ std::optional<ProcessEntry> parse_stat(std::string_view text) {
                       *session,
                       state.front(),
                       std::string(text.substr(open + 1, close - open - 1)),
-                      since_boot(stat_field(text, 22))};
+                      since_boot(stat_field(text, 22)),
+                      (whole_number(stat_field(text, 9)) & kExiting) != 0};
 }
 
 // A line is "NSpid:\t4711\t9".
@@ -194,9 +203,11 @@ bool ignores_signal(pid_t pid, int signal) { return has_signal(pid, "SigIgn", si
 
 bool catches_signal(pid_t pid, int signal) { return has_signal(pid, "SigCgt", signal); }
 
+// A signal that ends a process without a core is SIGKILL to each of its threads, whichever it was.
 bool is_over(pid_t pid) {
   const std::optional<ProcessEntry> process = read_process(pid);
-  return !process || process->has_ended() || number_of(status_of(pid), "CoreDumping") == 1;
+  return !process || process->has_ended() || process->is_exiting || has_signal(pid, "SigPnd", SIGKILL) ||
+         has_signal(pid, "ShdPnd", SIGKILL) || number_of(status_of(pid), "CoreDumping") == 1;
 }
 
 bool signal_process(pid_t pid, int signal, const std::function<bool(const ProcessEntry&)>& is_meant) {

@@ -22,6 +22,8 @@ struct ProcessEntry {
   char state = '?';     ///< R, S, D, T, Z …
   std::string command;  ///< the program's short name
   TimePoint started{};  ///< to some ten milliseconds
+  bool is_exiting =
+      false;  ///< it frees what it has, which takes long where that is much, before it is a zombie
 
   /// It does nothing any more; it is there until its parent has asked for its status.
   [[nodiscard]] bool has_ended() const { return state == 'Z' || state == 'X'; }
@@ -68,7 +70,8 @@ bool ignores_signal(pid_t pid, int signal);
 /// Whether it has a handler for `signal`.
 bool catches_signal(pid_t pid, int signal);
 
-/// Whether it has ended, or the kernel is writing its core: no signal has any part in its end any more.
+/// Whether it has ended or is about to: it frees its memory, the kernel writes its core, or a signal from
+/// which there is no return has reached it. No further signal has any part in its end.
 bool is_over(pid_t pid);
 
 /// Sends `signal` to the process that has this number, if it is the one that is meant; true: sent. A pidfd is

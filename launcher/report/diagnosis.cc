@@ -40,7 +40,7 @@ std::string what_it_said_last(const ExitStatus& status, const LastWords& words,
     return fmt::format("{}\n{}\n{}\n{}\n", after, said.message, said.origin, said.exception);
   }
   // Stacks of C++ below what an aborted program says are long.
-  if (status.is_killed() && status.signal() == SIGABRT) return std::string(after);
+  if (status.is_killed() && status.signal() == SIGABRT) return std::string(words_of_abort(words, exception));
   return fmt::format("{}\n", fmt::join(last_lines(after, kLastLines), "\n"));
 }
 
@@ -142,26 +142,17 @@ Answer segmentation_fault(const Facts& facts) {
 }
 
 Answer cpp_exception(const Facts& facts) {
-  if (!facts.says("terminate called")) return {};
   const std::string thrown = uncaught_cpp_exception(facts.tail);
-  if (thrown.empty())
-    return std::string(
-        "C++ std::terminate without an exception: a joinable thread was destroyed, or noexcept was broken");
-  return fmt::format("uncaught C++ exception {}", shorten(thrown, 240));
+  if (!thrown.empty()) return fmt::format("uncaught C++ exception {}", shorten_middle(thrown, 240));
+  if (!facts.says("terminate called without") || !abort_line(facts.tail).empty()) return {};
+  return std::string(
+      "C++ std::terminate without an exception: a joinable thread was destroyed, or noexcept was broken");
 }
 
 Answer aborted(const Facts& facts) {
   if (!facts.killed_by(SIGABRT)) return {};
-  constexpr std::array<std::string_view, 6> kMarks{"Assertion `",
-                                                   "double free",
-                                                   "free(): ",
-                                                   "malloc(): ",
-                                                   "stack smashing detected",
-                                                   "pure virtual method called"};
-  for (const std::string_view mark : kMarks) {
-    const std::string_view line = line_with(facts.tail, mark);
-    if (!line.empty()) return fmt::format("aborted: {}", shorten(line, 200));
-  }
+  const std::string_view line = abort_line(facts.tail);
+  if (!line.empty()) return fmt::format("aborted: {}", shorten(line, 200));
   return fmt::format("aborted: it called abort(){}", core_phrase(facts));
 }
 

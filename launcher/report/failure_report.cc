@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <csignal>
 #include <map>
 
 namespace ddprun::launcher {
@@ -18,9 +19,12 @@ constexpr std::size_t kStackLines = 12;
 constexpr std::size_t kLongestShown = 240;
 constexpr std::size_t kLongestShownMessage = 400;
 
+bool is_killed_by(const WorkerOutcome& worker, int signal) {
+  return worker.status && worker.status->is_killed() && worker.status->signal() == signal;
+}
+
 bool is_ended_by_us(const WorkerOutcome& worker) {
-  return worker.stopped_with && worker.status && worker.status->is_killed() &&
-         worker.status->signal() == *worker.stopped_with;
+  return worker.stopped_with && is_killed_by(worker, *worker.stopped_with);
 }
 
 bool has_left(const WorkerOutcome& worker) { return worker.status && worker.status->is_success(); }
@@ -49,6 +53,7 @@ std::string how_it_ended(const WorkerOutcome& worker) {
       break;
   }
   if (!worker.status) return "ended, unknown how";
+  if (worker.is_killed_for_hang()) return "was killed by ddprun: no progress";
   const Ending& ending = worker.ending;
   if (ending.is_own_failure && !ending.symptom.empty()) {
     return is_ended_by_us(worker) ? ending.symptom
@@ -65,9 +70,7 @@ std::string how_it_ended(const WorkerOutcome& worker) {
     return fmt::format("failed as well: {}{}", to_string(*worker.status), words);
   }
   const std::string sent = signal_name(*worker.stopped_with);
-  if (worker.status->is_killed() && worker.status->signal() == *worker.stopped_with) {
-    return fmt::format("ended by {}", sent);
-  }
+  if (is_ended_by_us(worker)) return fmt::format("ended by {}", sent);
   if (worker.status->is_success()) return fmt::format("ended in order after {}", sent);
   return fmt::format("{} after {}", to_string(*worker.status), sent);
 }
@@ -88,8 +91,10 @@ std::string because(const GenerationOutcome& generation) {
   return {};
 }
 
+/// What it ended of came from us. A SIGKILL that we have not sent did not.
 bool is_told_to_stop(const WorkerOutcome& worker) {
-  return worker.end_kind == EndKind::kConsequence && worker.stopped_with.has_value() &&
+  const bool is_by_others = is_killed_by(worker, SIGKILL) && worker.stopped_with != SIGKILL;
+  return worker.end_kind == EndKind::kConsequence && worker.stopped_with.has_value() && !is_by_others &&
          !(worker.ending.is_own_failure && (!worker.ending.error.empty() || !worker.ending.symptom.empty()));
 }
 
@@ -135,15 +140,35 @@ std::string stderr_section(const RootCause& root) {
   return traceback + last_lines_section(speaker, is_victim, words.after_traceback());
 }
 
-/// The ranks that failed of the very same error, the guilty one among them.
+/// Whether both failed of the very same.
+bool is_alike(const WorkerOutcome& worker, const WorkerOutcome& root) {
+  if (worker.is_killed_for_hang() || root.is_killed_for_hang())
+    return worker.is_killed_for_hang() && root.is_killed_for_hang();
+  if (!root.ending.error.empty() || !worker.ending.error.empty())
+    return worker.ending.error == root.ending.error && worker.ending.is_own_failure &&
+           worker.end_kind != EndKind::kSucceeded;
+  // Nobody tells which of them a signal reached first: who has more memory is longer about its end. Why a program
+  // aborts itself stands in what it wrote.
+  const bool is_by_signal = root.status && root.status->is_killed() && root.status->signal() != SIGABRT;
+  return is_by_signal && is_killed_by(worker, root.status->signal()) && !worker.stopped_with &&
+         !root.stopped_with && worker.ending.symptom == root.ending.symptom;
+}
+
+/// The ranks that failed of the very same, the guilty one among them.
 std::vector<int> alike(const GenerationOutcome& generation, const WorkerOutcome& root) {
   std::vector<int> ranks;
   for (const WorkerOutcome& worker : generation.workers) {
-    const bool is_same = !root.ending.error.empty() && worker.ending.error == root.ending.error &&
-                         worker.ending.is_own_failure && worker.end_kind != EndKind::kSucceeded;
-    if (is_same || worker.rank == root.rank) ranks.push_back(worker.rank.value());
+    if (worker.rank == root.rank || is_alike(worker, root)) ranks.push_back(worker.rank.value());
   }
   return ranks;
+}
+
+/// "rank 1 was killed by SIGKILL", "ranks 1-2 failed as well: were killed by SIGABRT".
+std::string told_of(const std::vector<int>& ranks, std::string text) {
+  for (const std::string_view one : {"was ", "failed as well: was "}) {
+    if (ranks.size() > 1 && text.starts_with(one)) text.replace(one.size() - 4, 3, "were");
+  }
+  return fmt::format("{} {}", rank_phrase(ranks), text);
 }
 
 std::string symptom_line(const RootCause& root, const GenerationOutcome* generation) {
@@ -185,7 +210,11 @@ std::string root_section(const RootCause& root, const GenerationOutcome* generat
                           : same.size() > 1 ? rank_phrase(same) + ": "
                                             : std::string();
   std::string text;
-  if (root.diagnosis) text += fmt::format("  {}{}\n", who, *root.diagnosis);
+  if (root.diagnosis) {
+    text += fmt::format("  {}{}\n", who, *root.diagnosis);
+  } else if (same.size() > 1) {
+    text += fmt::format("  {}\n", told_of(same, what_it_did(root.worker)));
+  }
   if (generation != nullptr) text += symptom_line(root, generation);
   text += stderr_section(root);
   text += error_file_section(root);
@@ -289,10 +318,7 @@ std::vector<std::string> consequences(const GenerationOutcome& generation) {
   }
   std::vector<std::string> lines;
   lines.reserve(groups.size() + generation.leftovers.size());
-  for (const auto& [text, ranks] : groups) {
-    const bool are_many = ranks.size() > 1 && text.starts_with("was ");
-    lines.push_back(fmt::format("{} {}", rank_phrase(ranks), are_many ? "were " + text.substr(4) : text));
-  }
+  for (const auto& [text, ranks] : groups) lines.push_back(told_of(ranks, text));
   for (const std::string& process : generation.leftovers) {
     lines.push_back(fmt::format("a process that a worker had left behind was ended: {}", process));
   }
@@ -334,7 +360,7 @@ std::string render_restart(const GenerationOutcome& generation, const std::optio
                        printable(root->diagnosis.value_or(to_string(*root->victim->status))));
   }
   const std::vector<int> same = alike(generation, worker);
-  return fmt::format("{} {}{}", rank_phrase(same), end, words);
+  return told_of(same, end) + words;
 }
 
 }  // namespace ddprun::launcher

@@ -1,9 +1,14 @@
 #include "launcher/report/outcome.h"
 
 #include <algorithm>
+#include <csignal>
 #include <utility>
 
 namespace ddprun::launcher {
+
+bool WorkerOutcome::is_killed_for_hang() const {
+  return !hang.empty() && status && status->is_killed() && status->signal() == SIGKILL;
+}
 
 std::string_view to_string(EndKind end_kind) {
   switch (end_kind) {

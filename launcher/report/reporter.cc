@@ -100,12 +100,17 @@ void Reporter::note_hang(int rank, const std::string& reason, const std::string&
   context_.hang_page = page;
 }
 
+std::string Reporter::hang_of(Rank rank) const {
+  const auto found = hangs_.find(rank.value());
+  return found == hangs_.end() ? std::string() : found->second;
+}
+
 RootCause Reporter::examine(const WorkerOutcome& worker, const WorkerOutcome* victim) {
   RootCause root{worker, std::nullopt, load_error_file(worker)};
   root.unread_error_file = why_unreadable(worker);
   if (!worker.status) return root;
   Evidence evidence = gather_evidence(*worker.status, worker.pid, oom_, space_.value_or(Evidence{}));
-  if (const auto hang = hangs_.find(worker.rank.value()); hang != hangs_.end()) evidence.hang = hang->second;
+  if (worker.is_killed_for_hang()) evidence.hang = worker.hang;
   if (victim != nullptr) root.victim = *victim;
   const WorkerOutcome& speaker = root.speaker();
   const std::optional<ErrorFile> file = victim == nullptr ? root.error_file : load_error_file(speaker);

@@ -36,6 +36,8 @@ class Reporter final : public Observer {
   void finish(const JobOutcome& outcome);
   /// This rank is about to be killed because the job hangs; `page` is what `ddprun why` says.
   void note_hang(int rank, const std::string& reason, const std::string& page);
+  /// What was noted of it in this generation, or empty.
+  [[nodiscard]] std::string hang_of(Rank rank) const;
   void note_straggler(const Straggler& straggler) { context_.straggler = straggler; }
   /// Says what output was lost, if any, and adds it to report.json, if that is there by now.
   void finish_output(const JobOutcome& outcome);

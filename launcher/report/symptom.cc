@@ -53,7 +53,7 @@ constexpr std::array kPhrases{
     // ddprun's own library: worker/runtime/comm/shm/group.cc and mailbox.cc.
     Phrase{" died while rank ", kLostPeer},
     Phrase{" has left the group while rank ", kLostPeer},
-    Phrase{": all other ranks have ended", kLostPeer},
+    Phrase{"all other ranks have ended", kLostPeer},
     Phrase{"are they slower than the timeout, or in another collective?", kWaited},
     // worker/training/job.cc.
     Phrase{" failed first: ", kLostPeer},
@@ -104,6 +104,14 @@ constexpr std::array<std::string_view, 5> kSignalPhrases{"SIGTERM", "SIGINT", "K
 constexpr std::array<std::string_view, 2> kUnwindingPhrases{"terminate called without an active exception",
                                                             "std::terminate was called during the unwinding"};
 
+// assert, the C library and the C++ library, before they abort.
+constexpr std::array<std::string_view, 6> kAbortMarks{"Assertion `",
+                                                      "double free",
+                                                      "free(): ",
+                                                      "malloc(): ",
+                                                      "stack smashing detected",
+                                                      "pure virtual method called"};
+
 // worker/main.cc and worker/runtime/process/record: how our own worker says why it leaves.
 constexpr std::array<std::string_view, 2> kOwnWords{"ddprun-worker: ", "ddprun: uncaught "};
 
@@ -147,21 +155,23 @@ Loss find_loss(std::string_view text) {
 /// The phrase, with its sentence from the beginning where it is the end of one: "Timed out waiting 5000ms for
 /// recv operation to complete"; and to its end where it is the middle: "rank 2 (pid 7) died while rank 3 waited
 /// for it".
-std::string_view sentence_to(std::string_view text, std::string_view phrase) {
+std::string sentence_to(std::string_view text, std::string_view phrase) {
   const bool is_middle = phrase.starts_with(' ');
-  if (!is_middle && !phrase.starts_with("ms ")) return phrase;
-  constexpr std::size_t kLongest = 120;
+  if (!is_middle && !phrase.starts_with("ms ")) return std::string(phrase);
+  constexpr std::size_t kLongestBefore = 120;
   const std::size_t at = text.find(phrase);
-  std::string_view before = text.substr(0, at);
+  const std::string_view before = text.substr(0, at);
   std::size_t begin = 0;
   for (const std::string_view mark : {"\n", "] ", ": "}) {
     const std::size_t found = before.rfind(mark);
     if (found != std::string_view::npos) begin = std::max(begin, found + mark.size());
   }
-  if (at - begin > kLongest) return phrase;
+  const bool is_cut = at - begin > kLongestBefore;
+  if (is_cut) begin = std::min(text.find(' ', at - kLongestBefore), at);
   const std::size_t after = at + phrase.size();
   const std::size_t end = is_middle ? std::min(text.find_first_of(";\n", after), text.size()) : after;
-  return text.substr(begin, std::min(end - begin, 2 * kLongest));
+  const std::string_view sentence = trim_blanks(text.substr(begin, end - begin));
+  return (is_cut ? "… " : "") + shorten(sentence, 2 * kLongestBefore);
 }
 
 bool is_killed_by(const ExitStatus& status, int signal) {
@@ -212,11 +222,24 @@ std::string telling_text(const ExitStatus& status, const LastWords& words,
   return last_of_tail(words.stderr_tail);
 }
 
-std::string own_error(const LastWords& words, const std::optional<LastException>& exception) {
+/// "std::runtime_error: boom" where the process aborted itself for it.
+std::string thrown_at_end(const ExitStatus& status, const LastWords& words,
+                          const std::optional<LastException>& exception) {
+  if (words.stopped_with || !is_killed_by(status, SIGABRT)) return {};
+  return uncaught_cpp_exception(words_of_abort(words, exception));
+}
+
+std::string own_error(const LastWords& words, const std::optional<LastException>& exception,
+                      const std::string& thrown) {
+  if (exception && exception->traceback.is_fatal) {
+    if (!thrown.empty()) return printable(thrown);
+    // By itself that says nothing: of which there are as many as reasons to abort.
+    if (exception->traceback.exception == "Fatal Python error: Aborted") return {};
+  }
+  if (!exception && words.error_file == nullptr) return printable(thrown);
   const bool is_certain = exception && exception->bearing == Bearing::kUncaught;
   if (exception && (is_certain || words.error_file == nullptr))
     return printable(shorten_middle(exception->traceback.exception, kLongestError));
-  if (words.error_file == nullptr) return {};
   const std::vector<std::string_view> lines = split_lines(words.error_file->message);
   return lines.empty() ? std::string() : printable(shorten_middle(lines.front(), kLongestError));
 }
@@ -235,10 +258,12 @@ Ending judge_end(const ExitStatus& status, const LastWords& all_words) {
   const bool is_late = exception ? words.traceback_is_late : words.error_file_is_late;
   Ending ending;
   ending.is_own_failure = true;
-  ending.error = own_error(words, exception);
-  if (ending.error.empty() && !words.stopped_with && is_killed_by(status, SIGABRT))
-    ending.error = printable(uncaught_cpp_exception(words.stderr_tail));
-  const std::string text = without_warnings(telling_text(status, words, exception));
+  const std::string thrown = thrown_at_end(status, words, exception);
+  ending.error = own_error(words, exception, thrown);
+  // Of an error of C++ the stack may be longer than what is read of its last lines.
+  const bool is_thrown = !thrown.empty() && ending.error == printable(thrown);
+  const std::string text =
+      (is_thrown ? thrown + "\n" : "") + without_warnings(telling_text(status, words, exception));
 
   if (words.stopped_with) {
     ending.is_own_failure = !ending.error.empty() && !is_late && !has_one_of(text, kSignalPhrases) &&
@@ -247,7 +272,7 @@ Ending judge_end(const ExitStatus& status, const LastWords& all_words) {
   }
   // Lines that stand before others may be of what the program has got over.
   const bool is_of_failure = exception || words.error_file != nullptr;
-  const std::string doubted = is_of_failure ? text : std::string(last_line(text));
+  const std::string doubted = is_thrown ? thrown : is_of_failure ? text : std::string(last_line(text));
   Loss loss = find_loss(text);
   if (loss.weight == Weight::kDoubtful) loss = find_loss(doubted);
   if (has_one_of(doubted, kLoaderPhrases)) {
@@ -288,17 +313,41 @@ Ending judge_worker(const WorkerOutcome& worker, const std::optional<ErrorFile>&
   return ending;
 }
 
+std::string_view words_of_abort(const LastWords& words, const std::optional<LastException>& exception) {
+  // faulthandler writes its stacks behind what the program said.
+  const bool is_before = exception && exception->traceback.is_fatal && exception->is_of_this_end();
+  return is_before ? words.stderr_tail : words.after_traceback();
+}
+
+std::string_view abort_line(std::string_view text) {
+  const std::vector<std::string_view> lines = split_lines(text);
+  const auto found = std::find_if(lines.rbegin(), lines.rend(),
+                                  [](std::string_view line) { return has_one_of(line, kAbortMarks); });
+  return found == lines.rend() ? std::string_view() : *found;
+}
+
 std::string uncaught_cpp_exception(std::string_view text) {
-  constexpr std::string_view kThrown = "terminate called after throwing an instance of '";
+  constexpr std::string_view kTerminate = "terminate called ";
+  constexpr std::string_view kThrown = "after throwing an instance of '";
   constexpr std::string_view kWhat = "what():";
-  const std::size_t begin = text.rfind(kThrown);
+  constexpr std::size_t kLongestType = 120;
+  // "recursively" is another thread's, which came second.
+  std::size_t begin = text.rfind(kTerminate);
+  while (begin != std::string_view::npos && begin > 0 &&
+         text.substr(begin + kTerminate.size()).starts_with("recursively"))
+    begin = text.rfind(kTerminate, begin - 1);
   if (begin == std::string_view::npos) return {};
-  text.remove_prefix(begin + kThrown.size());
-  const std::string_view type = text.substr(0, text.find('\''));
-  const std::size_t what = text.find(kWhat);
-  if (what == std::string_view::npos) return std::string(type);
-  text.remove_prefix(what + kWhat.size());
-  return fmt::format("{}: {}", type, shorten(trim_blanks(text.substr(0, text.find('\n'))), kLongestError));
+  text.remove_prefix(begin + kTerminate.size());
+  if (!text.starts_with(kThrown)) return {};
+  text.remove_prefix(kThrown.size());
+  const std::string type = shorten_middle(text.substr(0, text.find_first_of("'\n")), kLongestType);
+  text.remove_prefix(std::min(text.find('\n'), text.size()));
+  if (!abort_line(text.substr(std::min(text.find('\n', 1), text.size()))).empty()) return {};
+  text = trim_blanks(text);
+  if (!text.starts_with(kWhat)) return type;
+  const std::string_view what = trim_blanks(text.substr(kWhat.size()));
+  const std::string_view line = what.substr(0, what.find('\n'));
+  return line.empty() ? type : fmt::format("{}: {}", type, shorten_middle(line, kLongestError));
 }
 
 std::string loader_death(std::string_view text) {

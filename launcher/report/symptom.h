@@ -22,8 +22,15 @@ Ending judge_worker(const WorkerOutcome& worker, const std::optional<ErrorFile>&
 /// sentence for people; empty if not there.
 std::string loader_death(std::string_view text);
 
-/// "std::runtime_error: boom", of which std::terminate has told last in `text`, the words of libstdc++'s handler; or
-/// the type alone. Empty where it was called without an exception, or not at all.
+/// The part of stderr in which a process that aborted itself says why.
+std::string_view words_of_abort(const LastWords& words, const std::optional<LastException>& exception);
+
+/// The last line of `text` in which an assertion or the C library says why it aborts, or empty.
+std::string_view abort_line(std::string_view text);
+
+/// "std::runtime_error: boom", of which std::terminate has told last in `text`, the words of libstdc++'s handler: the
+/// type, and the first line of what() that is not empty, if there is one. Empty where it was called without an
+/// exception, or not at all, or where something else aborted the process after it.
 std::string uncaught_cpp_exception(std::string_view text);
 
 }  // namespace ddprun::launcher

@@ -2,9 +2,13 @@
 
 #include "tests/support/catch.h"
 
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
 
 using namespace ddprun::launcher;
 using namespace std::string_view_literals;
@@ -47,6 +51,45 @@ TEST_CASE("the start of a process is a moment of our clock") {
   CHECK(self->started <= ddprun::BootClock::now());
   CHECK(self->started > ddprun::BootClock::now() - std::chrono::minutes(10));
   CHECK(self->started > read_process(1)->started);
+}
+
+TEST_CASE("a process that frees its memory is exiting, though it is no zombie yet") {
+  CHECK(parse_stat("4711 (a) R 17 4711 4700 0 -1 4194564 1 2")->is_exiting);
+  CHECK_FALSE(parse_stat("4711 (a) R 17 4711 4700 0 -1 4194560 1 2")->is_exiting);
+}
+
+TEST_CASE("a process is over from the moment that a signal without return has been sent to it") {
+  for (const int signal : {SIGKILL, SIGTERM, SIGABRT}) {
+    CAPTURE(signal);
+    const pid_t child = ::fork();
+    REQUIRE(child >= 0);
+    if (child == 0) {
+      // What it takes time to free.
+      constexpr std::size_t kBytes = std::size_t{256} << 20;
+      void* const memory =
+          ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+      const rlimit no_core{};
+      ::setrlimit(RLIMIT_CORE, &no_core);
+      std::signal(signal, SIG_DFL);
+      ::raise(SIGSTOP);
+      ::_exit(memory == MAP_FAILED ? 1 : 0);
+    }
+    int status = 0;
+    REQUIRE(::waitpid(child, &status, WUNTRACED) == child);
+    REQUIRE(WIFSTOPPED(status));
+    CHECK_FALSE(is_over(child));
+    ::kill(child, signal);
+    // One that stands still dies of SIGKILL alone.
+    if (signal != SIGKILL) {
+      CHECK_FALSE(is_over(child));
+      ::kill(child, SIGCONT);
+      while (!is_over(child)) ::usleep(100);
+    }
+    CHECK(is_over(child));
+    REQUIRE(::waitpid(child, &status, 0) == child);
+    CHECK(WIFSIGNALED(status));
+    CHECK(is_over(child));
+  }
 }
 
 TEST_CASE("what is no process is none") {

@@ -157,6 +157,59 @@ TEST_CASE("several ranks were killed, and one was") {
         std::vector<std::string>{"ranks 1-2 were killed by SIGPIPE after SIGTERM, because rank 0 failed"});
 }
 
+TEST_CASE(
+    "ranks that the same signal ended are named together, for nobody tells which of them it reached first") {
+  JobOutcome outcome = job({stopped(0), worker(1, EndKind::kConsequence, ExitStatus::killed(SIGKILL)),
+                            worker(2, EndKind::kRootCause, ExitStatus::killed(SIGKILL)),
+                            worker(3, EndKind::kConsequence, ExitStatus::killed(SIGSEGV))});
+  const std::string text = render_report(outcome, root_of(outcome, "killed from outside"), context());
+  CHECK(text.find("\n  ranks 1-2: killed from outside\n") != std::string::npos);
+  CHECK(consequences(outcome.generations[0]) ==
+        std::vector<std::string>{"rank 0 ended by SIGTERM, because rank 2 failed",
+                                 "rank 3 failed as well: was killed by SIGSEGV"});
+  CHECK(render_restart(outcome.generations[0], root_of(outcome)) == "ranks 1-2 were killed by SIGKILL");
+  const std::string undiagnosed = render_report(outcome, root_of(outcome), context());
+  CHECK(undiagnosed.find("\n  ranks 1-2 were killed by SIGKILL\n") != std::string::npos);
+  // Each has its own reason to abort.
+  JobOutcome aborted = job({worker(0, EndKind::kRootCause, ExitStatus::killed(SIGABRT)),
+                            worker(1, EndKind::kConsequence, ExitStatus::killed(SIGABRT)),
+                            worker(2, EndKind::kConsequence, ExitStatus::killed(SIGABRT))});
+  CHECK(consequences(aborted.generations[0]) ==
+        std::vector<std::string>{"ranks 1-2 failed as well: were killed by SIGABRT"});
+}
+
+TEST_CASE("a rank that somebody else killed while it was told to end did not end because of another") {
+  WorkerOutcome killed = worker(1, EndKind::kConsequence, ExitStatus::killed(SIGKILL));
+  killed.stopped_with = SIGTERM;
+  const JobOutcome outcome = job({worker(0, EndKind::kRootCause, ExitStatus::exited(9)), killed});
+  CHECK(consequences(outcome.generations[0]) ==
+        std::vector<std::string>{"rank 1 was killed by SIGKILL after SIGTERM"});
+}
+
+TEST_CASE("who was killed for a hang has not failed, and all of them are named together") {
+  const auto hung = [](int rank, EndKind end_kind) {
+    WorkerOutcome outcome = worker(rank, end_kind, ExitStatus::killed(SIGKILL));
+    outcome.hang = "no progress for 5 s (--hang-timeout), so ddprun ended it: ranks 1-2 are stopped";
+    return outcome;
+  };
+  JobOutcome outcome = job({stopped(0), hung(1, EndKind::kRootCause), hung(2, EndKind::kConsequence)});
+  const std::string text =
+      render_report(outcome, root_of(outcome, outcome.generations[0].workers[1].hang), context());
+  CHECK(text.find("\n  ranks 1-2: no progress for 5 s") != std::string::npos);
+  CHECK(consequences(outcome.generations[0]) ==
+        std::vector<std::string>{"rank 0 ended by SIGTERM, because rank 1 failed"});
+  const auto json = nlohmann::json::parse(report_json(outcome, root_of(outcome), context()));
+  CHECK(json["generations"][0]["workers"][2]["hang"] == outcome.generations[0].workers[2].hang);
+  CHECK_FALSE(json["generations"][0]["workers"][0].contains("hang"));
+  // Another node's rank is to blame.
+  outcome.generations[0].workers[1].end_kind = EndKind::kConsequence;
+  outcome.generations[0].root_cause.reset();
+  CHECK(consequences(outcome.generations[0]).back() == "ranks 1-2 were killed by ddprun: no progress");
+  // It failed by itself just before it was to be killed.
+  outcome.generations[0].workers[2].status = ExitStatus::exited(3);
+  CHECK(consequences(outcome.generations[0]).back() == "rank 2 failed as well: exited with code 3");
+}
+
 TEST_CASE("the traceback is shown, whatever was printed after it") {
   JobOutcome outcome = job({worker(0, EndKind::kRootCause, ExitStatus::exited(1))});
   outcome.generations[0].workers[0].stderr_tail = "wandb: line 399\nwandb: line 400\n";

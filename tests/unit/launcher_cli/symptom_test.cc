@@ -71,6 +71,58 @@ TEST_CASE(
   CHECK(ending(ExitStatus::exited(3), {two}).error.empty());  // printed by a child of its, for example
 }
 
+TEST_CASE("of what std::terminate has told only what ended the process is its error") {
+  const auto error = [](const std::string& text) {
+    return ending(ExitStatus::killed(SIGABRT), {text}).error;
+  };
+  const std::string of_a_child = "terminate called after throwing an instance of 'A'\n  what():  child\n";
+  CHECK(error(of_a_child + "terminate called without an active exception\n").empty());
+  CHECK(error(of_a_child + "prog: a.cc:1: f(): Assertion `x' failed.\n").empty());
+  CHECK(error(of_a_child + "terminate called recursively\n") == "A: child");
+  CHECK(error("terminate called after throwing an instance of 'A'\nother\n  what():  not its own\n") == "A");
+  CHECK(error("terminate called after throwing an instance of 'A'\n  what():  \n\nsecond line\n") ==
+        "A: second line");
+}
+
+TEST_CASE("what C++ threw is its error where faulthandler says that it aborted, which by itself is none") {
+  const std::string fatal =
+      "Fatal Python error: Aborted\n\nCurrent thread 0x00007f (most recent call first):\n  File \"t.py\", "
+      "line 3 in f\n";
+  const auto thrown = [&](const std::string& type) {
+    return "terminate called after throwing an instance of '" + type + "'\n  what():  boom\n" + fatal;
+  };
+  CHECK(ending(ExitStatus::killed(SIGABRT), {thrown("E0")}).error == "E0: boom");
+  CHECK(ending(ExitStatus::killed(SIGABRT), {thrown("E1")}).error == "E1: boom");
+  CHECK(ending(ExitStatus::killed(SIGABRT), {fatal}).error.empty());
+}
+
+TEST_CASE("a symptom that C++ threw is one, however long the stack behind it") {
+  std::string text =
+      "terminate called after throwing an instance of 'c10::DistStoreError'\n"
+      "  what():  wait timeout after 1000ms, keys: /x\n";
+  for (int frame = 0; frame < 40; ++frame) text += "frame #" + std::to_string(frame) + ": f\n";
+  const Ending timed_out = ending(ExitStatus::killed(SIGABRT), {text});
+  CHECK(timed_out.weight == Weight::kSymptom);
+  CHECK(timed_out.error == "c10::DistStoreError: wait timeout after 1000ms, keys: /x");
+}
+
+TEST_CASE("a symptom is quoted in whole words") {
+  const auto symptom = [](const std::string& what) {
+    return ending(ExitStatus::killed(SIGABRT),
+                  {"terminate called after throwing an instance of 'E'\n  what():  " + what + "\n"})
+        .symptom;
+  };
+  CHECK(symptom("rank 1 failed first: no file; this rank") == "lost a peer (rank 1 failed first: no file)");
+  CHECK(symptom("receive of float32[8] from any rank: all other ranks have ended") ==
+        "lost a peer (all other ranks have ended)");
+  std::string many = "barrier (operation 11): ";
+  for (int rank = 1; rank < 9; ++rank)
+    many += "rank " + std::to_string(rank) + " (pid 223580" + std::to_string(rank) + "), ";
+  CHECK(symptom(many + "rank 9 (pid 22359) has left the group while rank 0 waited for it") ==
+        "lost a peer (… 2235804), rank 5 (pid 2235805), rank 6 (pid 2235806), rank 7 (pid 2235807), "
+        "rank 8 (pid 2235808), rank 9 (pid 22359) has left the group while rank 0 waited for it)");
+}
+
 TEST_CASE("std::terminate without an exception may have ended the cleaning up after a lost peer") {
   const std::string silent = "terminate called without an active exception\n";
   CHECK(ending(ExitStatus::killed(SIGABRT), {silent}).weight == Weight::kDoubtful);
