@@ -46,7 +46,7 @@ get_torch() {
 get_torch
 say "configuring $BUILD"
 # A library with a name that this libtorch lacks is to fail here, not where it is loaded.
-cmake --fresh --preset quick -B "$BUILD" -DDDPRUN_UNITY_BUILD=OFF -DDDPRUN_TORCH="$PWD/$KEPT/torch" \
+cmake --fresh --preset quick -B "$BUILD" -DDDPRUN_UNITY_BUILD=OFF -DDDPRUN_WERROR=ON -DDDPRUN_TORCH="$PWD/$KEPT/torch" \
   -DCMAKE_SHARED_LINKER_FLAGS=-Wl,-z,defs >/dev/null
 say "compiling the programs and the library with libtorch $OTHER_TORCH_VERSION, $(build_jobs) jobs"
 cmake --build "$BUILD" --parallel "$(build_jobs)" --target ddprun ddprun_runtime ddprun-worker ||

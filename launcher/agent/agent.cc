@@ -276,8 +276,9 @@ WorkerOutcome Agent::look_at(LocalRank local_rank) {
   WorkerOutcome worker = workers_->look_at(local_rank);
   const SupervisedWorker& seen = supervisor_.workers()[static_cast<std::size_t>(local_rank.value())];
   worker.stopped_with = worker.status ? signal_before(seen, *worker.status) : seen.stopped_with;
-  const bool is_killed_by_us = worker.stopped_with == SIGKILL && worker.status && worker.status->is_killed();
-  if (worker.was_over && !is_killed_by_us) worker.stopped_with.reset();
+  const bool is_cut_short = worker.was_leaving == Leaving::kDumping && worker.stopped_with == SIGKILL &&
+                            worker.status && worker.status->is_killed();
+  if (worker.was_leaving != Leaving::kNotYet && !is_cut_short) worker.stopped_with.reset();
   worker.hang = hang_of(worker.rank);
   return worker;
 }
@@ -285,7 +286,7 @@ WorkerOutcome Agent::look_at(LocalRank local_rank) {
 Ending Agent::ending_of(LocalRank local_rank, ExitStatus status) {
   const WorkerOutcome worker = look_at(local_rank);
   Ending ending = status.is_success() ? Ending() : judge_worker(worker, load_error_file(worker));
-  ending.was_over = worker.was_over && !worker.stopped_with;
+  ending.was_over = worker.was_leaving != Leaving::kNotYet && !worker.stopped_with;
   const std::vector<int>& finals = plan_.options.no_restart_exit_codes;
   const bool is_final = std::find(finals.begin(), finals.end(), status.code()) != finals.end();
   // Who says "do not restart" knows what it ended of.

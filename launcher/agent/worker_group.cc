@@ -279,7 +279,7 @@ void WorkerGroup::note_last_words(Worker& worker) {
 
 void WorkerGroup::note_words_before(Worker& worker, int signal) {
   if (worker.before_signal || !worker.streams) return;
-  worker.outcome.was_over = is_over(worker.outcome.pid);
+  worker.outcome.was_leaving = leaving(worker.outcome.pid);
   if (ignores_signal(worker.outcome.pid, signal)) return;
   worker.streams->drain();
   worker.before_signal = {worker.streams->last_traceback().text, mark_of(worker.spec.error_file)};

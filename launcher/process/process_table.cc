@@ -84,9 +84,14 @@ std::string user_of(pid_t pid) {
   return uid == 0 ? "root" : std::to_string(uid);
 }
 
-// Whether a mask of signals has `signal`.
-bool has_signal(pid_t pid, std::string_view mask, int signal) {
-  return ((number_of(status_of(pid), mask, 16) >> (signal - 1)) & 1U) != 0;
+// Whether a mask of signals in a text of /proc/<pid>/status has `signal`.
+bool has_signal(std::string_view status, std::string_view mask, int signal) {
+  return ((number_of(status, mask, 16) >> (signal - 1)) & 1U) != 0;
+}
+
+// A signal that ends a process is sent to each of its threads as SIGKILL, unless it writes a core first.
+bool is_leaving_thread(std::string_view status, const ProcessEntry& entry) {
+  return entry.has_ended() || entry.is_exiting || has_signal(status, "SigPnd", SIGKILL);
 }
 
 }  // namespace
@@ -199,15 +204,29 @@ std::string variable_of(pid_t pid, std::string_view name) {
   return {};
 }
 
-bool ignores_signal(pid_t pid, int signal) { return has_signal(pid, "SigIgn", signal); }
+bool ignores_signal(pid_t pid, int signal) { return has_signal(status_of(pid), "SigIgn", signal); }
 
-bool catches_signal(pid_t pid, int signal) { return has_signal(pid, "SigCgt", signal); }
+bool catches_signal(pid_t pid, int signal) { return has_signal(status_of(pid), "SigCgt", signal); }
 
-// A signal that ends a process without a core is SIGKILL to each of its threads, whichever it was.
-bool is_over(pid_t pid) {
+// Of the text of /proc/<pid>/status first: a process that leaves goes from what that tells to what its other file does.
+Leaving leaving(pid_t pid) {
+  const std::string status = status_of(pid);
+  if (number_of(status, "CoreDumping") == 1) return Leaving::kDumping;
+  if (has_signal(status, "ShdPnd", SIGKILL)) return Leaving::kOver;
   const std::optional<ProcessEntry> process = read_process(pid);
-  return !process || process->has_ended() || process->is_exiting || has_signal(pid, "SigPnd", SIGKILL) ||
-         has_signal(pid, "ShdPnd", SIGKILL) || number_of(status_of(pid), "CoreDumping") == 1;
+  if (!process) return Leaving::kOver;
+  const bool is_alone = number_of(status, "Threads") <= 1;
+  if (is_alone || !is_leaving_thread(status, *process))
+    return is_leaving_thread(status, *process) ? Leaving::kOver : Leaving::kNotYet;
+  // The thread that the program began with may end and let the others work.
+  const std::string tasks = fmt::format("/proc/{}/task/", pid);
+  const std::vector<std::string> threads = names_in(tasks);
+  const bool are_all = std::all_of(threads.begin(), threads.end(), [&](const std::string& thread) {
+    const std::string its_status = read_text(tasks + thread + "/status");
+    const std::optional<ProcessEntry> entry = parse_stat(read_text(tasks + thread + "/stat"));
+    return !entry || is_leaving_thread(its_status, *entry);
+  });
+  return are_all ? Leaving::kOver : Leaving::kNotYet;
 }
 
 bool signal_process(pid_t pid, int signal, const std::function<bool(const ProcessEntry&)>& is_meant) {

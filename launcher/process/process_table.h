@@ -70,9 +70,13 @@ bool ignores_signal(pid_t pid, int signal);
 /// Whether it has a handler for `signal`.
 bool catches_signal(pid_t pid, int signal);
 
-/// Whether it has ended or is about to: it frees its memory, the kernel writes its core, or a signal from
-/// which there is no return has reached it. No further signal has any part in its end.
-bool is_over(pid_t pid);
+/// How far a process is on its way out.
+enum class Leaving {
+  kNotYet,
+  kDumping,  ///< the kernel writes its core: SIGKILL alone cuts that short, and is then what it ended of
+  kOver,  ///< it has ended, frees its memory, or has been sent SIGKILL: no signal has any part in its end any more
+};
+Leaving leaving(pid_t pid);
 
 /// Sends `signal` to the process that has this number, if it is the one that is meant; true: sent. A pidfd is
 /// opened before the process is looked at: what was looked at is then what is signalled, whoever has the

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <csignal>
 #include <map>
 
@@ -29,6 +30,14 @@ bool is_ended_by_us(const WorkerOutcome& worker) {
 
 bool has_left(const WorkerOutcome& worker) { return worker.status && worker.status->is_success(); }
 
+/// Whether it ended of a signal that people, schedulers and the kernel send, and we did not: often to several ranks at
+/// once. Nobody tells which of them it reached first, for who has more memory is longer about its end.
+bool is_by_others(const WorkerOutcome& worker) {
+  constexpr std::array kSent{SIGKILL, SIGTERM, SIGINT, SIGHUP};
+  return !worker.stopped_with && worker.ending.error.empty() && !worker.is_killed_for_hang() &&
+         std::any_of(kSent.begin(), kSent.end(), [&](int signal) { return is_killed_by(worker, signal); });
+}
+
 /// "exited with code 1", "left with exit code 0", "failed": what a root cause did.
 std::string what_it_did(const WorkerOutcome& worker) {
   if (!worker.status) return "ended";
@@ -37,7 +46,7 @@ std::string what_it_did(const WorkerOutcome& worker) {
 }
 
 /// "ended by SIGTERM", "exited with code 1 after SIGTERM", "failed as well: exited with code 3".
-std::string how_it_ended(const WorkerOutcome& worker) {
+std::string how_it_ended(const WorkerOutcome& worker, StopReason reason) {
   switch (worker.end_kind) {
     case EndKind::kSucceeded:
       if (worker.stopped_with)
@@ -54,6 +63,9 @@ std::string how_it_ended(const WorkerOutcome& worker) {
   }
   if (!worker.status) return "ended, unknown how";
   if (worker.is_killed_for_hang()) return "was killed by ddprun: no progress";
+  // systemd and Slurm send it to the launcher and to its workers.
+  if (reason == StopReason::kSignal && is_by_others(worker) && !is_killed_by(worker, SIGKILL))
+    return fmt::format("ended by {}", signal_name(worker.status->signal()));
   const Ending& ending = worker.ending;
   if (ending.is_own_failure && !ending.symptom.empty()) {
     return is_ended_by_us(worker) ? ending.symptom
@@ -93,8 +105,8 @@ std::string because(const GenerationOutcome& generation) {
 
 /// What it ended of came from us. A SIGKILL that we have not sent did not.
 bool is_told_to_stop(const WorkerOutcome& worker) {
-  const bool is_by_others = is_killed_by(worker, SIGKILL) && worker.stopped_with != SIGKILL;
-  return worker.end_kind == EndKind::kConsequence && worker.stopped_with.has_value() && !is_by_others &&
+  const bool is_not_ours = is_killed_by(worker, SIGKILL) && worker.stopped_with != SIGKILL;
+  return worker.end_kind == EndKind::kConsequence && worker.stopped_with.has_value() && !is_not_ours &&
          !(worker.ending.is_own_failure && (!worker.ending.error.empty() || !worker.ending.symptom.empty()));
 }
 
@@ -147,11 +159,7 @@ bool is_alike(const WorkerOutcome& worker, const WorkerOutcome& root) {
   if (!root.ending.error.empty() || !worker.ending.error.empty())
     return worker.ending.error == root.ending.error && worker.ending.is_own_failure &&
            worker.end_kind != EndKind::kSucceeded;
-  // Nobody tells which of them a signal reached first: who has more memory is longer about its end. Why a program
-  // aborts itself stands in what it wrote.
-  const bool is_by_signal = root.status && root.status->is_killed() && root.status->signal() != SIGABRT;
-  return is_by_signal && is_killed_by(worker, root.status->signal()) && !worker.stopped_with &&
-         !root.stopped_with && worker.ending.symptom == root.ending.symptom;
+  return is_by_others(root) && is_by_others(worker) && worker.status->signal() == root.status->signal();
 }
 
 /// The ranks that failed of the very same, the guilty one among them.
@@ -206,15 +214,15 @@ std::string error_file_section(const RootCause& root) {
 
 std::string root_section(const RootCause& root, const GenerationOutcome* generation) {
   const std::vector<int> same = generation == nullptr ? std::vector<int>() : alike(*generation, root.worker);
+  // What is known of the one that a signal ended need not be so of the others.
+  const bool is_of_one = same.size() > 1 && is_by_others(root.worker);
+  std::string text =
+      is_of_one ? fmt::format("  {}\n", told_of(same, what_it_did(root.worker))) : std::string();
   const std::string who = root.victim       ? fmt::format("rank {}: ", root.victim->rank)
+                          : is_of_one       ? fmt::format("rank {}: ", root.worker.rank)
                           : same.size() > 1 ? rank_phrase(same) + ": "
                                             : std::string();
-  std::string text;
-  if (root.diagnosis) {
-    text += fmt::format("  {}{}\n", who, *root.diagnosis);
-  } else if (same.size() > 1) {
-    text += fmt::format("  {}\n", told_of(same, what_it_did(root.worker)));
-  }
+  if (root.diagnosis) text += fmt::format("  {}{}\n", who, *root.diagnosis);
   if (generation != nullptr) text += symptom_line(root, generation);
   text += stderr_section(root);
   text += error_file_section(root);
@@ -306,7 +314,7 @@ std::vector<std::string> consequences(const GenerationOutcome& generation) {
   if (generation.root_cause) told = alike(generation, generation.workers[*generation.root_cause]);
   for (const WorkerOutcome& worker : generation.workers) {
     if (std::find(told.begin(), told.end(), worker.rank.value()) != told.end()) continue;
-    std::string text = how_it_ended(worker);
+    std::string text = how_it_ended(worker, generation.reason);
     if (is_told_to_stop(worker)) text += because(generation);
     const auto group =
         std::find_if(groups.begin(), groups.end(), [&](const auto& entry) { return entry.first == text; });
@@ -352,14 +360,16 @@ std::string render_restart(const GenerationOutcome& generation, const std::optio
   const WorkerOutcome& worker = root->worker;
   const std::string end =
       worker.spawn_error ? "could not be started: " + worker.spawn_error->message() : what_it_did(worker);
+  const std::vector<int> same = alike(generation, worker);
+  const std::string who =
+      same.size() > 1 && is_by_others(worker) ? fmt::format("rank {}: ", worker.rank) : std::string();
   const std::string words =
-      root->diagnosis ? fmt::format(" ({})", printable(*root->diagnosis)) : std::string();
+      root->diagnosis ? fmt::format(" ({}{})", who, printable(*root->diagnosis)) : std::string();
   if (root->victim) {
     return fmt::format("rank {} {} while others waited for it (rank {}: {})", worker.rank, end,
                        root->victim->rank,
                        printable(root->diagnosis.value_or(to_string(*root->victim->status))));
   }
-  const std::vector<int> same = alike(generation, worker);
   return told_of(same, end) + words;
 }
 

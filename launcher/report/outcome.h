@@ -2,6 +2,7 @@
 
 #include "launcher/output/lost_output.h"
 #include "launcher/output/traceback_scanner.h"
+#include "launcher/process/process_table.h"
 #include "rendezvous/base/clock.h"
 #include "rendezvous/base/error.h"
 #include "rendezvous/base/exit_status.h"
@@ -67,13 +68,12 @@ struct WorkerOutcome : membership::WorkerEnd, WorkerFate {
   /// Written after our signal, which the worker did not ignore: what it came to because of us.
   bool error_file_is_late = false;
   bool traceback_is_late = false;
-  /// It had ended or was about to (is_over) when our signal came, which had no part in its end.
-  bool was_over = false;
+  Leaving was_leaving = Leaving::kNotYet;  ///< when our signal came
   /// Why it was ended for its want of progress, beside the agent: "no progress for 5 s (--hang-timeout), so …".
   std::string hang;
   std::string stuck_in;  ///< kNotEnded: describe_stuck, e.g. "D (disk sleep) in nfs_wait_bit_killable"
 
-  /// And not of something else just before.
+  /// And has not ended of something else just before.
   [[nodiscard]] bool is_killed_for_hang() const;
 };
 

@@ -105,15 +105,32 @@ constexpr std::array<std::string_view, 2> kUnwindingPhrases{"terminate called wi
                                                             "std::terminate was called during the unwinding"};
 
 // assert, the C library and the C++ library, before they abort.
-constexpr std::array<std::string_view, 6> kAbortMarks{"Assertion `",
-                                                      "double free",
-                                                      "free(): ",
-                                                      "malloc(): ",
-                                                      "stack smashing detected",
-                                                      "pure virtual method called"};
+constexpr std::array<std::string_view, 12> kAbortMarks{"Assertion `",
+                                                       "double free",
+                                                       "free(): ",
+                                                       "malloc(): ",
+                                                       "realloc(): ",
+                                                       "munmap_chunk(): ",
+                                                       "corrupted size vs. prev_size",
+                                                       "corrupted double-linked list",
+                                                       "buffer overflow detected",
+                                                       "stack smashing detected",
+                                                       "Fatal glibc error: ",
+                                                       "pure virtual method called"};
 
 // worker/main.cc and worker/runtime/process/record: how our own worker says why it leaves.
 constexpr std::array<std::string_view, 2> kOwnWords{"ddprun-worker: ", "ddprun: uncaught "};
+
+constexpr std::string_view kTerminate = "terminate called ";
+
+/// Where std::terminate's handler last speaks in `text`, or npos.
+std::size_t last_terminate(std::string_view text) {
+  std::size_t at = text.rfind(kTerminate);
+  // That is another thread's, which came second.
+  while (at != std::string_view::npos && text.substr(at + kTerminate.size()).starts_with("recursively"))
+    at = at == 0 ? std::string_view::npos : text.rfind(kTerminate, at - 1);
+  return at;
+}
 
 bool has_one_of(std::string_view text, std::span<const std::string_view> parts) {
   return std::ranges::any_of(parts, [&](std::string_view part) { return has(text, part); });
@@ -231,16 +248,15 @@ std::string thrown_at_end(const ExitStatus& status, const LastWords& words,
 
 std::string own_error(const LastWords& words, const std::optional<LastException>& exception,
                       const std::string& thrown) {
-  if (exception && exception->traceback.is_fatal) {
-    if (!thrown.empty()) return printable(thrown);
-    // By itself that says nothing: of which there are as many as reasons to abort.
-    if (exception->traceback.exception == "Fatal Python error: Aborted") return {};
-  }
-  if (!exception && words.error_file == nullptr) return printable(thrown);
+  const std::vector<std::string_view> lines =
+      words.error_file == nullptr ? std::vector<std::string_view>() : split_lines(words.error_file->message);
+  const bool is_fatal = exception && exception->traceback.is_fatal;
+  if (!thrown.empty() && (is_fatal || (!exception && lines.empty()))) return printable(thrown);
+  // There are as many reasons for that as to abort.
+  const bool says_nothing = is_fatal && exception->traceback.exception == "Fatal Python error: Aborted";
   const bool is_certain = exception && exception->bearing == Bearing::kUncaught;
-  if (exception && (is_certain || words.error_file == nullptr))
+  if (exception && !says_nothing && (is_certain || words.error_file == nullptr))
     return printable(shorten_middle(exception->traceback.exception, kLongestError));
-  const std::vector<std::string_view> lines = split_lines(words.error_file->message);
   return lines.empty() ? std::string() : printable(shorten_middle(lines.front(), kLongestError));
 }
 
@@ -313,10 +329,15 @@ Ending judge_worker(const WorkerOutcome& worker, const std::optional<ErrorFile>&
   return ending;
 }
 
+// faulthandler writes its stacks behind what the program said last.
 std::string_view words_of_abort(const LastWords& words, const std::optional<LastException>& exception) {
-  // faulthandler writes its stacks behind what the program said.
   const bool is_before = exception && exception->traceback.is_fatal && exception->is_of_this_end();
-  return is_before ? words.stderr_tail : words.after_traceback();
+  if (!is_before) return words.after_traceback();
+  const std::string_view before =
+      words.stderr_tail.substr(0, words.stderr_tail.rfind("Fatal Python error: "));
+  const std::string_view line = abort_line(before);
+  if (!line.empty()) return before.substr(static_cast<std::size_t>(line.data() - before.data()));
+  return before.substr(std::min(last_terminate(before), before.size()));
 }
 
 std::string_view abort_line(std::string_view text) {
@@ -327,15 +348,10 @@ std::string_view abort_line(std::string_view text) {
 }
 
 std::string uncaught_cpp_exception(std::string_view text) {
-  constexpr std::string_view kTerminate = "terminate called ";
   constexpr std::string_view kThrown = "after throwing an instance of '";
   constexpr std::string_view kWhat = "what():";
   constexpr std::size_t kLongestType = 120;
-  // "recursively" is another thread's, which came second.
-  std::size_t begin = text.rfind(kTerminate);
-  while (begin != std::string_view::npos && begin > 0 &&
-         text.substr(begin + kTerminate.size()).starts_with("recursively"))
-    begin = text.rfind(kTerminate, begin - 1);
+  const std::size_t begin = last_terminate(text);
   if (begin == std::string_view::npos) return {};
   text.remove_prefix(begin + kTerminate.size());
   if (!text.starts_with(kThrown)) return {};
@@ -345,8 +361,7 @@ std::string uncaught_cpp_exception(std::string_view text) {
   if (!abort_line(text.substr(std::min(text.find('\n', 1), text.size()))).empty()) return {};
   text = trim_blanks(text);
   if (!text.starts_with(kWhat)) return type;
-  const std::string_view what = trim_blanks(text.substr(kWhat.size()));
-  const std::string_view line = what.substr(0, what.find('\n'));
+  const std::string_view line = trim_blanks(text.substr(kWhat.size(), text.find('\n') - kWhat.size()));
   return line.empty() ? type : fmt::format("{}: {}", type, shorten_middle(line, kLongestError));
 }
 

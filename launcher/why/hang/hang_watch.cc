@@ -1,5 +1,6 @@
 #include "launcher/why/hang/hang_watch.h"
 
+#include "launcher/process/process_table.h"
 #include "launcher/why/look/proc_look.h"
 #include "rendezvous/base/format_duration.h"
 
@@ -127,10 +128,13 @@ void HangWatch::end_workers(const Hang& hang) {
   has_killed_ = true;
   for (const RankTarget& target : targets_) {
     if (target.pid <= 0 || (!all && !is_guilty(target.rank))) continue;
-    parts_.note_end(target.rank,
-                    fmt::format("no progress for {} ({}), so ddprun ended it: {}", limit,
-                                limits_.timeout_name, hang.reason),
-                    hang.page);
+    // Who is dying anyway, and is long about it, ends of what it is dying of.
+    if (leaving(target.pid) != Leaving::kOver) {
+      parts_.note_end(target.rank,
+                      fmt::format("no progress for {} ({}), so ddprun ended it: {}", limit,
+                                  limits_.timeout_name, hang.reason),
+                      hang.page);
+    }
     ::kill(-target.pid, SIGKILL);  // its OS process group: it has a session of its own
   }
 }

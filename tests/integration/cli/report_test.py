@@ -34,6 +34,20 @@ class Diagnosis(Case):
     def test_a_bus_error(self):
         self.check(135, "bus error: a mapped file was cut short or its disk failed", BROKEN, "bus")
 
+    def test_ranks_that_were_killed_at_once_are_named_together(self):
+        # The first that is killed has more to free, so that the other one is gone before it.
+        script = self.script("t.py", "import os, time\nheld = b'1' * ((256 << 20) if os.environ['RANK'] == '1' else 1)\n"
+                             "print(os.environ['RANK'], os.getpid(), flush=True)\ntime.sleep(99)\n")
+        job = self.start("--nproc-per-node", "3", script)
+        pids = dict(job.stdout.readline().split()[-2:] for _ in range(3))
+        for rank in "12":
+            os.kill(int(pids[rank]), signal.SIGKILL)
+        said = job.communicate(timeout=60)[1]
+        self.assertEqual(job.returncode, 137, said)
+        if "was killed by SIGKILL after SIGTERM" not in said:  # it may have been seen before the other one was killed
+            self.assertRegex(said, r"(?m)^  ranks 1-2 were killed by SIGKILL\n  rank [12]: killed from outside")
+        self.assertRegex(said, r"(?m)^  then +rank 0 ended by SIGTERM, because rank [12] failed$")
+
     def test_a_missing_shared_library(self):
         self.check(127, "missing shared library libddprun_gone.so: install it, or add its folder to LD_LIBRARY_PATH",
                    PROGRAMS / "cli_needs_gone")

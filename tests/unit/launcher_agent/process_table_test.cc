@@ -4,11 +4,14 @@
 
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <csignal>
+#include <thread>
 
 using namespace ddprun::launcher;
 using namespace std::string_view_literals;
@@ -77,19 +80,43 @@ TEST_CASE("a process is over from the moment that a signal without return has be
     int status = 0;
     REQUIRE(::waitpid(child, &status, WUNTRACED) == child);
     REQUIRE(WIFSTOPPED(status));
-    CHECK_FALSE(is_over(child));
+    CHECK(leaving(child) == Leaving::kNotYet);
     ::kill(child, signal);
     // One that stands still dies of SIGKILL alone.
     if (signal != SIGKILL) {
-      CHECK_FALSE(is_over(child));
+      CHECK(leaving(child) == Leaving::kNotYet);
       ::kill(child, SIGCONT);
-      while (!is_over(child)) ::usleep(100);
+      while (leaving(child) != Leaving::kOver) ::usleep(100);
     }
-    CHECK(is_over(child));
+    CHECK(leaving(child) == Leaving::kOver);
     REQUIRE(::waitpid(child, &status, 0) == child);
     CHECK(WIFSIGNALED(status));
-    CHECK(is_over(child));
+    CHECK(leaving(child) == Leaving::kOver);
   }
+}
+
+TEST_CASE("a process whose first thread has ended is not over while others work") {
+  std::array<int, 2> pipe{};
+  REQUIRE(::pipe(pipe.data()) == 0);
+  const pid_t child = ::fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    ::close(pipe[1]);
+    // Until the other end is closed.
+    std::thread([fd = pipe[0]] {
+      char byte = 0;
+      static_cast<void>(!::read(fd, &byte, 1));
+      ::_exit(0);
+    }).detach();
+    ::syscall(SYS_exit, 0);  // the thread alone
+  }
+  ::close(pipe[0]);
+  while (!read_process(child)->has_ended()) ::usleep(100);
+  CHECK(leaving(child) == Leaving::kNotYet);
+  ::close(pipe[1]);
+  int status = 0;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  CHECK(leaving(child) == Leaving::kOver);
 }
 
 TEST_CASE("what is no process is none") {

@@ -232,6 +232,25 @@ TEST_CASE("a C++ exception is named without any code of the user's") {
         "aborted: free(): double free detected in tcache 2");
 }
 
+TEST_CASE("under faulthandler an abort is what was said of it, and not what the program got over") {
+  const std::string got_over =
+      "RuntimeError: CUDA out of memory. Tried to allocate 2 GiB; half a batch now\n";
+  const std::string fatal =
+      "Fatal Python error: Aborted\n\nCurrent thread 0x00007f (most recent call first):\n"
+      "  File \"t.py\", line 3 in f\n";
+  const auto aborted = [&](const std::string& why) {
+    return said(ExitStatus::killed(SIGABRT), got_over + why + fatal);
+  };
+  CHECK(aborted("terminate called after throwing an instance of 'E'\n  what():  boom\n") ==
+        "uncaught C++ exception E: boom");
+  CHECK(aborted("terminate called after throwing an instance of 'E'\n  what():  \n") ==
+        "uncaught C++ exception E");
+  CHECK(aborted("terminate called after throwing an instance of 'E'\nterminate called recursively\n") ==
+        "uncaught C++ exception E");
+  CHECK(aborted("double free or corruption (out)\n") == "aborted: double free or corruption (out)");
+  CHECK(aborted("") == "aborted: it called abort()");
+}
+
 TEST_CASE("a full disk is named") {
   Evidence evidence;
   CHECK(said(ExitStatus::exited(1), "OSError: [Errno 28] No space left on device\n", evidence) ==

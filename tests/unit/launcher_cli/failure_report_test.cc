@@ -163,13 +163,23 @@ TEST_CASE(
                             worker(2, EndKind::kRootCause, ExitStatus::killed(SIGKILL)),
                             worker(3, EndKind::kConsequence, ExitStatus::killed(SIGSEGV))});
   const std::string text = render_report(outcome, root_of(outcome, "killed from outside"), context());
-  CHECK(text.find("\n  ranks 1-2: killed from outside\n") != std::string::npos);
+  CHECK(text.find("\n  ranks 1-2 were killed by SIGKILL\n  rank 2: killed from outside\n") !=
+        std::string::npos);
   CHECK(consequences(outcome.generations[0]) ==
         std::vector<std::string>{"rank 0 ended by SIGTERM, because rank 2 failed",
                                  "rank 3 failed as well: was killed by SIGSEGV"});
   CHECK(render_restart(outcome.generations[0], root_of(outcome)) == "ranks 1-2 were killed by SIGKILL");
+  CHECK(render_restart(outcome.generations[0], root_of(outcome, "out of memory")) ==
+        "ranks 1-2 were killed by SIGKILL (rank 2: out of memory)");
   const std::string undiagnosed = render_report(outcome, root_of(outcome), context());
   CHECK(undiagnosed.find("\n  ranks 1-2 were killed by SIGKILL\n") != std::string::npos);
+  // systemd ends the launcher and its workers.
+  outcome.generations[0].reason = StopReason::kSignal;
+  outcome.generations[0].root_cause.reset();
+  outcome.generations[0].workers[1].status = ExitStatus::killed(SIGTERM);
+  outcome.generations[0].workers[1].ending = {
+      .weight = Weight::kDoubtful, .symptom = "was ended", .is_own_failure = true};
+  CHECK(consequences(outcome.generations[0]).front() == "ranks 0-1 ended by SIGTERM");
   // Each has its own reason to abort.
   JobOutcome aborted = job({worker(0, EndKind::kRootCause, ExitStatus::killed(SIGABRT)),
                             worker(1, EndKind::kConsequence, ExitStatus::killed(SIGABRT)),

@@ -80,8 +80,7 @@ TEST_CASE("of what std::terminate has told only what ended the process is its er
   CHECK(error(of_a_child + "prog: a.cc:1: f(): Assertion `x' failed.\n").empty());
   CHECK(error(of_a_child + "terminate called recursively\n") == "A: child");
   CHECK(error("terminate called after throwing an instance of 'A'\nother\n  what():  not its own\n") == "A");
-  CHECK(error("terminate called after throwing an instance of 'A'\n  what():  \n\nsecond line\n") ==
-        "A: second line");
+  CHECK(error("terminate called after throwing an instance of 'A'\n  what():  \nof another thread\n") == "A");
 }
 
 TEST_CASE("what C++ threw is its error where faulthandler says that it aborted, which by itself is none") {
@@ -94,6 +93,8 @@ TEST_CASE("what C++ threw is its error where faulthandler says that it aborted, 
   CHECK(ending(ExitStatus::killed(SIGABRT), {thrown("E0")}).error == "E0: boom");
   CHECK(ending(ExitStatus::killed(SIGABRT), {thrown("E1")}).error == "E1: boom");
   CHECK(ending(ExitStatus::killed(SIGABRT), {fatal}).error.empty());
+  CHECK(ending(ExitStatus::killed(SIGABRT), {fatal, {}, ErrorFile{"ValueError: nan", {}, {}}}).error ==
+        "ValueError: nan");
 }
 
 TEST_CASE("a symptom that C++ threw is one, however long the stack behind it") {
