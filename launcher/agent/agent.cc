@@ -5,12 +5,13 @@
 #include "launcher/agent/local_rounds.h"
 #include "launcher/agent/node_translation.h"
 #include "launcher/agent/supervisor.h"
+#include "launcher/agent/worker_end.h"
 #include "launcher/agent/worker_group.h"
 #include "launcher/cleanup/orphan_watch.h"
 #include "launcher/output/console_log.h"
 #include "launcher/output/console_wait.h"
 #include "launcher/process/process_table.h"
-#include "launcher/report/symptom.h"
+#include "launcher/report/error_file.h"
 #include "rendezvous/base/alarm.h"
 #include "rendezvous/base/check.h"
 #include "rendezvous/base/exit_codes.h"
@@ -135,10 +136,11 @@ class Agent final : membership::Listener, WorkerGroup::Listener, LookLine {
     // Then a guard has killed it, and it is no cause of anything.
     if (is_lease_over() && status.is_killed() && status.signal() == SIGKILL)
       raise(LeaseLost{"this launcher stood still until its lease was over"});
-    raise(WorkerExited{.local_rank = local_rank, .status = status, .ending = ending_of(local_rank, status)});
+    const WorkerOutcome worker = look_at(local_rank);
+    Ending ending = ending_of(worker, load_error_file(worker), plan_.options.no_restart_exit_codes);
+    raise(WorkerExited{.local_rank = local_rank, .status = status, .ending = std::move(ending)});
   }
   WorkerOutcome look_at(LocalRank local_rank);
-  Ending ending_of(LocalRank local_rank, ExitStatus status);
   [[nodiscard]] std::string hang_of(Rank rank) const {
     return deps_.hang_of ? deps_.hang_of(rank) : std::string();
   }
@@ -274,24 +276,9 @@ void Agent::act(const EndWorkers& action) {
 
 WorkerOutcome Agent::look_at(LocalRank local_rank) {
   WorkerOutcome worker = workers_->look_at(local_rank);
-  const SupervisedWorker& seen = supervisor_.workers()[static_cast<std::size_t>(local_rank.value())];
-  worker.stopped_with = worker.status ? signal_before(seen, *worker.status) : seen.stopped_with;
-  const bool is_cut_short = worker.was_leaving == Leaving::kDumping && worker.stopped_with == SIGKILL &&
-                            worker.status && worker.status->is_killed();
-  if (worker.was_leaving != Leaving::kNotYet && !is_cut_short) worker.stopped_with.reset();
+  note_our_part(worker, supervisor_.workers()[static_cast<std::size_t>(local_rank.value())]);
   worker.hang = hang_of(worker.rank);
   return worker;
-}
-
-Ending Agent::ending_of(LocalRank local_rank, ExitStatus status) {
-  const WorkerOutcome worker = look_at(local_rank);
-  Ending ending = status.is_success() ? Ending() : judge_worker(worker, load_error_file(worker));
-  ending.was_over = worker.was_leaving != Leaving::kNotYet && !worker.stopped_with;
-  const std::vector<int>& finals = plan_.options.no_restart_exit_codes;
-  const bool is_final = std::find(finals.begin(), finals.end(), status.code()) != finals.end();
-  // Who says "do not restart" knows what it ended of.
-  if (is_final && ending.weight == Weight::kDoubtful) ending.weight = Weight::kCause, ending.symptom.clear();
-  return ending;
 }
 
 void Agent::act(const PublishFailure& action) {

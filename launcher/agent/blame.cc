@@ -94,11 +94,6 @@ std::string describe_leaving(const SupervisedWorker& left) {
                      format_duration(left.ended_at - left.started_at));
 }
 
-std::optional<int> signal_before(const SupervisedWorker& worker, const ExitStatus& status) {
-  const bool ends_by_it = status.is_killed() && status.signal() == SIGKILL;
-  return worker.stopped_with == SIGKILL && !ends_by_it ? worker.asked_with : worker.stopped_with;
-}
-
 bool have_succeeded_unasked(Workers workers) {
   return std::all_of(workers.begin(), workers.end(),
                      [](const SupervisedWorker& worker) { return has_left(worker) && !worker.stopped_with; });

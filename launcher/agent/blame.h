@@ -33,10 +33,6 @@ std::string describe_end(const SupervisedWorker& ended);
 /// "rank 0 (pid 4710) left with exit code 0 after 3.2 s, while others waited for it" of one that has.
 std::string describe_leaving(const SupervisedWorker& left);
 
-/// The last of our signals that can have come before it ended like that: who gets SIGKILL ends by nothing
-/// else.
-std::optional<int> signal_before(const SupervisedWorker& worker, const ExitStatus& status);
-
 /// Whether all of them ended with 0, and none of them because of us.
 bool have_succeeded_unasked(std::span<const SupervisedWorker> workers);
 

@@ -1,4 +1,5 @@
 #include "launcher/agent/supervisor.h"
+#include "launcher/agent/worker_end.h"
 #include "rendezvous/base/check.h"
 #include "rendezvous/base/exit_codes.h"
 #include "rendezvous/base/format_duration.h"
