@@ -3,6 +3,7 @@
 #include "launcher/agent/agent.h"
 #include "launcher/cli/reply.h"
 #include "launcher/process/pidfd.h"
+#include "launcher/process/process_table.h"
 #include "launcher/report/running_jobs.h"
 #include "rendezvous/base/exit_codes.h"
 #include "rendezvous/base/print.h"
@@ -15,6 +16,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -57,9 +59,15 @@ int drain_local_job(const std::string& wanted) {
     return cannot_drain(fmt::format("the job of pid {} has just ended", job->launcher));
   if (!ask(pidfd))
     return cannot_drain(fmt::format("cannot signal pid {}: {}", job->launcher, std::strerror(errno)));
+  const std::optional<ProcessEntry> launcher = read_process(job->launcher);
+  const bool is_stopped = launcher && launcher->state == 'T';
+  const std::string stopped =
+      is_stopped ? fmt::format(". It is stopped, as by Ctrl-Z, and hears that when it goes on: kill -CONT {}",
+                               job->launcher)
+                 : std::string();
   print_all(STDERR_FILENO,
-            fmt::format("ddprun drain: pid {} was asked; its job ends with {} when its workers have\n",
-                        job->launcher, exit_code::kTempFail));
+            fmt::format("ddprun drain: pid {} was asked; its job ends with {} when its workers have{}\n",
+                        job->launcher, exit_code::kTempFail, stopped));
   return exit_code::kOk;
 }
 

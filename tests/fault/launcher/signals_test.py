@@ -64,6 +64,18 @@ class Signals(unittest.TestCase):
         job.communicate(timeout=30)
         self.assertIn(job.returncode, (75, 143))
 
+    def test_drain_says_that_a_launcher_is_stopped(self):
+        run_id = f"stopped-{os.getpid()}"
+        job = self.node(0, free_port(), run_id)
+        self.wait_for(job, "missing: node rank 1")
+        job.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, job.pid, os.WSTOPPED)
+        said = subprocess.run([DDPRUN, "drain", run_id], check=True, capture_output=True, text=True).stderr
+        self.assertIn(f"when its workers have. It is stopped, as by Ctrl-Z, and hears that when it goes on: kill -CONT {job.pid}\n", said)
+        job.send_signal(signal.SIGCONT)
+        job.communicate(timeout=30)
+        self.assertIn(job.returncode, (75, 143))
+
     def test_events_tell_the_exit_before_the_stop_that_follows_from_it(self):
         events = self.folder / "events"
         job = self.start("--nproc-per-node", 2, "--events", events, "--no-python", "/bin/bash", "-c",
