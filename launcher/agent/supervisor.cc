@@ -136,9 +136,13 @@ struct SupervisorTable {
     return is_last(s, event) && !s.options_.has_peers;
   }
   static bool none_alive(const Supervisor& s) { return s.alive_count() == 0; }
-  // The others are told that this node leaves, and that is why it ends, whatever it was looking for.
-  static bool is_of_several(const Supervisor& s) { return s.options_.has_peers; }
-  static bool none_alive_of_several(const Supervisor& s) { return none_alive(s) && is_of_several(s); }
+  // Of several nodes the others are told that this one leaves, and that is why it ends, whatever it was looking for.
+  static bool is_reason(const Supervisor& s, const Signalled& event) {
+    return s.options_.has_peers || s.is_sent_to_all(event.signal);
+  }
+  static bool is_reason_and_none_alive(const Supervisor& s, const Signalled& event) {
+    return none_alive(s) && is_reason(s, event);
+  }
   static bool is_second_interrupt(const Supervisor& s, const Signalled& event) {
     return event.signal == SIGINT && s.signals_received_ > 0;
   }
@@ -214,8 +218,8 @@ const SupervisorTable::Row SupervisorTable::kRows[] = {
     {S::kBlaming,                   on<WorkerExited>,   kAlways,                        S::kBlaming,    does<&Do::note_exit>,                Volume::kQuiet},
     {S::kBlaming,                   on<BlameOver>,      when<T::none_alive>,            S::kSweeping,   does<&Do::stop_for_blame>,           Volume::kQuiet},
     {S::kBlaming,                   on<BlameOver>,      kAlways,                        S::kDraining,   does<&Do::stop_for_blame>,           Volume::kLoud},
-    {S::kBlaming,                   on<Signalled>,      when<T::none_alive_of_several>, S::kSweeping,   does<&Do::stop_for_signal>,          Volume::kLoud},
-    {S::kBlaming,                   on<Signalled>,      when<T::is_of_several>,         S::kDraining,   does<&Do::stop_for_signal>,          Volume::kLoud},
+    {S::kBlaming,                   on<Signalled>,      when<T::is_reason_and_none_alive>, S::kSweeping,   does<&Do::stop_for_signal>,          Volume::kLoud},
+    {S::kBlaming,                   on<Signalled>,      when<T::is_reason>,             S::kDraining,   does<&Do::stop_for_signal>,          Volume::kLoud},
     {S::kBlaming,                   on<Signalled>,      when<T::none_alive>,            S::kSweeping,   does<&Do::stop_for_blame_and_leave>, Volume::kLoud},
     {S::kBlaming,                   on<Signalled>,      kAlways,                        S::kDraining,   does<&Do::stop_for_blame_and_leave>, Volume::kLoud},
     {S::kBlaming,                   on<JobTimeOver>,    when<T::none_alive>,            S::kSweeping,   does<&Do::stop_for_blame_and_time>,  Volume::kLoud},

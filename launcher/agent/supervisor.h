@@ -159,6 +159,9 @@ class Supervisor {
   [[nodiscard]] PublishFailure publish_failure() const;
   void forbid_restart(std::string why);
   void forbid_restart_after(const Signalled& event);
+  /// Whether all that have failed by themselves were ended by `signal`: who sent it to them may send it to us as well.
+  [[nodiscard]] bool is_sent_to_all(int signal) const;
+  void acquit();
   void note_end(std::string why);
   void note_late_end(const std::string& why);
   void call_final(std::string why);

@@ -33,6 +33,9 @@ std::vector<LocalRank> accused(std::optional<LocalRank> guilty, std::optional<Lo
   return workers;
 }
 
+/// Only the whole job's drain has an exit code of its own.
+bool is_drain(const Signalled& event) { return event.exit_code != 0; }
+
 std::string received(const Signalled& event) {
   return fmt::format("received {}{}", signal_name(event.signal), event.sender);
 }
@@ -317,8 +320,11 @@ Supervisor::Actions Supervisor::note_signal(const Signalled& event) {
   }
   forbid_restart_after(event);
   if (reason_ == StopReason::kRoundStopped) exit_code_ = code_of_signal(event);
-  // To the others it is the reason then, too: what may have been caused elsewhere is less.
-  if (options_.has_peers && reason_ == StopReason::kWorkerFailed && blamed_weight() != Weight::kCause) {
+  // What may have been caused elsewhere is less of a reason: for the others, or where it came from the same hand.
+  const bool is_cause = reason_ == StopReason::kWorkerFailed && blamed_weight() == Weight::kCause;
+  const bool is_same = is_sent_to_all(event.signal);
+  if ((options_.has_peers || is_same) && reason_ == StopReason::kWorkerFailed && !is_cause) {
+    if (is_same) acquit();
     stop_signal_ = event.signal;
     set_reason(StopReason::kSignal, received(event), code_of_signal(event));
   }
@@ -435,8 +441,23 @@ void Supervisor::call_final(std::string why) {
   if (!options_.has_peers) forbid_restart(final_because_);
 }
 
+bool Supervisor::is_sent_to_all(int signal) const {
+  return std::all_of(workers_.begin(), workers_.end(), [&](const SupervisedWorker& worker) {
+    const bool has_failed = worker.status && !worker.status->is_success() && !worker.stopped_with;
+    return !has_failed || (worker.status->is_killed() && worker.status->signal() == signal);
+  });
+}
+
+/// Nobody is to blame any more.
+void Supervisor::acquit() {
+  if (root_cause_) worker(*root_cause_).end_kind = EndKind::kConsequence;
+  root_cause_.reset();
+  victim_.reset();
+}
+
 void Supervisor::forbid_restart_after(const Signalled& event) {
-  forbid_restart(fmt::format("the launcher received {}", signal_name(event.signal)));
+  forbid_restart(is_drain(event) ? std::string(membership::kDrained)
+                                 : fmt::format("the launcher received {}", signal_name(event.signal)));
 }
 
 void Supervisor::forbid_restart(std::string why) {

@@ -153,7 +153,7 @@ Answer aborted(const Facts& facts) {
   if (!facts.killed_by(SIGABRT)) return {};
   const std::string_view line = abort_line(facts.tail);
   if (!line.empty()) return fmt::format("aborted: {}", shorten(line, 200));
-  return fmt::format("aborted: it called abort(){}", core_phrase(facts));
+  return fmt::format("aborted: it called abort(), or was sent SIGABRT{}", core_phrase(facts));
 }
 
 Answer missing_library(const Facts& facts) {

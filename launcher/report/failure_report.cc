@@ -75,16 +75,18 @@ std::string how_it_ended(const WorkerOutcome& worker, StopReason reason) {
     return fmt::format("failed by itself: {}", printable(shorten(ending.error, kLongestShown)));
   }
   if (!worker.stopped_with && has_left(worker)) return what_it_did(worker);
+  const std::string words = ending.error.empty()
+                                ? std::string()
+                                : fmt::format(" ({})", printable(shorten(ending.error, kLongestShown)));
   if (!worker.stopped_with) {
-    const std::string words = ending.error.empty()
-                                  ? std::string()
-                                  : fmt::format(" ({})", printable(shorten(ending.error, kLongestShown)));
-    return fmt::format("failed as well: {}{}", to_string(*worker.status), words);
+    std::string end = to_string(*worker.status);
+    if (end.starts_with("was ")) end.erase(0, 4);
+    return fmt::format("failed as well: {}{}", end, words);
   }
   const std::string sent = signal_name(*worker.stopped_with);
   if (is_ended_by_us(worker)) return fmt::format("ended by {}", sent);
   if (worker.status->is_success()) return fmt::format("ended in order after {}", sent);
-  return fmt::format("{} after {}", to_string(*worker.status), sent);
+  return fmt::format("{} after {}{}", to_string(*worker.status), sent, words);
 }
 
 std::string because(const GenerationOutcome& generation) {
@@ -103,9 +105,9 @@ std::string because(const GenerationOutcome& generation) {
   return {};
 }
 
-/// What it ended of came from us. A SIGKILL that we have not sent did not.
+/// What it ended of came from us. Another signal than ours did not, or may not.
 bool is_told_to_stop(const WorkerOutcome& worker) {
-  const bool is_not_ours = is_killed_by(worker, SIGKILL) && worker.stopped_with != SIGKILL;
+  const bool is_not_ours = worker.status && worker.status->is_killed() && !is_ended_by_us(worker);
   return worker.end_kind == EndKind::kConsequence && worker.stopped_with.has_value() && !is_not_ours &&
          !(worker.ending.is_own_failure && (!worker.ending.error.empty() || !worker.ending.symptom.empty()));
 }
@@ -171,11 +173,12 @@ std::vector<int> alike(const GenerationOutcome& generation, const WorkerOutcome&
   return ranks;
 }
 
-/// "rank 1 was killed by SIGKILL", "ranks 1-2 failed as well: were killed by SIGABRT".
+/// "rank 1 was killed by SIGKILL", "ranks 1-2 were killed by SIGTERM: were ended by somebody else (SIGTERM)".
 std::string told_of(const std::vector<int>& ranks, std::string text) {
-  for (const std::string_view one : {"was ", "failed as well: was "}) {
-    if (ranks.size() > 1 && text.starts_with(one)) text.replace(one.size() - 4, 3, "were");
-  }
+  if (ranks.size() > 1 && text.starts_with("was ")) text.replace(0, 3, "were");
+  constexpr std::string_view kEnded = ": was ended by ";
+  const std::size_t at = text.find(kEnded);
+  if (ranks.size() > 1 && at != std::string::npos) text.replace(at + 2, 3, "were");
   return fmt::format("{} {}", rank_phrase(ranks), text);
 }
 
@@ -248,6 +251,8 @@ std::string first_line(const JobOutcome& outcome, const std::optional<RootCause>
   if (root && !is_past && outcome.reason != StopReason::kSignal && outcome.reason != StopReason::kJobTimeout)
     return fmt::format("ddprun: {} failed: {}", title, outcome.why);
   if (outcome.error) return fmt::format("ddprun: {} failed: {}", title, outcome.error->message());
+  if (outcome.why == membership::kDrained)
+    return fmt::format("ddprun: {} was drained; start it again to go on", title);
   switch (outcome.reason) {
     case StopReason::kSignal:
       return fmt::format("ddprun: {} was stopped by {}", title, signal_name(outcome.signal));

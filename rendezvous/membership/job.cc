@@ -138,8 +138,7 @@ JobActions Job::lost(MemberId who, Loss loss, TimePoint now) {
 
 JobActions Job::drain(std::optional<NodeRank> rank, TimePoint now) {
   if (!rank || !spec_.is_elastic()) {
-    return end_for_all(
-        {.exit_code = exit_code::kTempFail, .why = "the job was drained; start it again to go on"}, now);
+    return end_for_all({.exit_code = exit_code::kTempFail, .why = std::string(kDrained)}, now);
   }
   absorb_pause(now);
   JobActions out;

@@ -76,6 +76,9 @@ struct Seat {
   friend bool operator==(const Seat&, const Seat&) = default;
 };
 
+/// Why a job ends that `ddprun drain` has ended.
+inline constexpr std::string_view kDrained = "the job was drained; start it again to go on";
+
 // Beyond any job: what comes from other nodes, or was typed, and says more is refused.
 inline constexpr int kMaxNodes = 1'000'000;
 inline constexpr int kMaxRanks = 1'000'000'000;

@@ -44,6 +44,14 @@ bool is_somebody_waiting(const Verdict& verdict) {
                      [](const RankVerdict& rank) { return waits(rank.activity.doing); });
 }
 
+/// Whether all ranks are stopped, so that none can wait: by accident, or by somebody who wants the processors for a
+/// while.
+bool are_all_stopped(const Verdict& verdict) {
+  return !verdict.ranks.empty() &&
+         std::all_of(verdict.ranks.begin(), verdict.ranks.end(),
+                     [](const RankVerdict& rank) { return rank.activity.doing == Doing::kStopped; });
+}
+
 /// Whether a time-out may end it that nobody has asked for: a healthy job that is ended is worse than a hang. Whoever
 /// seems to do nothing may have a thread that does, and may wait for a file server or for its own network.
 bool is_beyond_doubt(const Verdict& verdict) {
@@ -176,7 +184,8 @@ HangPolicy::Say HangPolicy::decide(const Verdict& verdict, const Sight& sight, d
   const double end_at = progress_at_ + limits_.timeout_s;
   if (limits_.timeout_s > 0 && now < end_at) look_again_at_ = std::min(look_again_at_, end_at);
   const bool is_stuck = verdict.health == Health::kStuck;
-  if ((!is_stuck && verdict.health != Health::kLate) || !is_somebody_waiting(verdict) ||
+  const bool are_stopped = sight.sees_all && are_all_stopped(verdict);
+  if ((!is_stuck && verdict.health != Health::kLate) || (!is_somebody_waiting(verdict) && !are_stopped) ||
       is_debugged(verdict)) {
     accused_at_ = -1;
     return Say::kNothing;
@@ -187,8 +196,8 @@ HangPolicy::Say HangPolicy::decide(const Verdict& verdict, const Sight& sight, d
   // Whether others wait for one that has ended, the ranks that were not seen would say.
   const bool is_known = sight.sees_all || (is_known_here(verdict) && !have_ended(verdict));
   const bool is_clear = sight.sees_all || verdict.confidence != Confidence::kGuess;
-  const bool may_end =
-      (limits_.is_timeout_asked || is_beyond_doubt(verdict)) && is_known && is_clear && !others_move;
+  const bool may_end = (limits_.is_timeout_asked || (is_beyond_doubt(verdict) && !are_stopped)) && is_known &&
+                       is_clear && !others_move;
   const bool is_over = may_end && limits_.timeout_s > 0 && lasted >= limits_.timeout_s;
   // Where all the guilty have ended, their node may have no watch any more.
   const bool is_ours = verdict.guilty.empty()

@@ -148,21 +148,28 @@ class Limits(unittest.TestCase):
 
     def assert_nobody_is_told_apart(self, said, ranks):
         """All that were ended for the hang are named together, and none of them has failed."""
-        self.assertRegex(said, rf"(?m)^  {ranks}: no progress for .* \(--hang-timeout\), so ddprun ended it: ")
+        self.assertRegex(said, rf"(?m)^  {ranks}: no progress for .* \(--hang-timeout\), so ddprun ended them: ")
         self.assertNotIn("failed as well", said)
+        self.assertNotIn("kill -CONT", said[said.index("ended them"):])
         self.assertNotRegex(said, rf"(?m)^  then .*{ranks[-1]}.* because ")
 
-    def test_two_ranks_that_are_stopped_are_ended_and_named_together(self):
+    def test_ranks_that_are_stopped_are_ended_and_named_together(self):
+        self.stop_and_wait("1", "2", ranks="1-2")
+
+    def test_a_job_of_which_all_ranks_are_stopped_is_ended(self):
+        self.stop_and_wait("0", "1", "2", ranks="0-2")
+
+    def stop_and_wait(self, *which, ranks):
         pathlib.Path(self.folder.name, "train.py").write_text(HEALTHY.replace('"is up"', '"has pid", os.getpid()').replace("import ", "import os, ", 1))
         job = self.start("--hang-timeout", "3s", "--nproc-per-node", "3")
         self.addCleanup(job.kill)
         for _ in range(3):
             words = job.stdout.readline().split()
-            if words[-4] != "0":
+            if words[-4] in which:
                 os.kill(int(words[-1]), signal.SIGSTOP)
         said = job.communicate(timeout=patient(90))[0]
         self.assertEqual(job.returncode, 137, said)
-        self.assert_nobody_is_told_apart(said, "ranks 1-2")
+        self.assert_nobody_is_told_apart(said, f"ranks {ranks}")
 
     def test_a_job_that_was_ended_for_a_hang_is_restarted(self):
         job = self.start("--hang-timeout", "2s", "--max-restarts", "1")

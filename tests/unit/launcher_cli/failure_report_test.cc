@@ -138,7 +138,7 @@ TEST_CASE("every way a worker can follow the root cause is told apart") {
         std::vector<std::string>{
             "rank 1 ended in order after SIGTERM, because rank 0 failed",
             "rank 2 exited with code 1 after SIGTERM, because rank 0 failed",
-            "rank 3 ended by SIGKILL, because rank 0 failed", "rank 4 failed as well: was killed by SIGABRT",
+            "rank 3 ended by SIGKILL, because rank 0 failed", "rank 4 failed as well: killed by SIGABRT",
             "rank 5 still there after SIGKILL (pid 105, D (disk sleep), in nfs_wait)", "rank 6 had succeeded",
             "rank 7 never started", "a process that a worker had left behind was ended: pid 9 (sleep)",
             "a process that a worker had left behind does not end on SIGKILL: pid 10 (dd), in state D (disk "
@@ -154,7 +154,7 @@ TEST_CASE("several ranks were killed, and one was") {
   const JobOutcome outcome =
       job({worker(0, EndKind::kRootCause, ExitStatus::exited(9)), killed(1), killed(2)});
   CHECK(consequences(outcome.generations[0]) ==
-        std::vector<std::string>{"ranks 1-2 were killed by SIGPIPE after SIGTERM, because rank 0 failed"});
+        std::vector<std::string>{"ranks 1-2 were killed by SIGPIPE after SIGTERM"});
 }
 
 TEST_CASE(
@@ -167,7 +167,7 @@ TEST_CASE(
         std::string::npos);
   CHECK(consequences(outcome.generations[0]) ==
         std::vector<std::string>{"rank 0 ended by SIGTERM, because rank 2 failed",
-                                 "rank 3 failed as well: was killed by SIGSEGV"});
+                                 "rank 3 failed as well: killed by SIGSEGV"});
   CHECK(render_restart(outcome.generations[0], root_of(outcome)) == "ranks 1-2 were killed by SIGKILL");
   CHECK(render_restart(outcome.generations[0], root_of(outcome, "out of memory")) ==
         "ranks 1-2 were killed by SIGKILL (rank 2: out of memory)");
@@ -185,7 +185,7 @@ TEST_CASE(
                             worker(1, EndKind::kConsequence, ExitStatus::killed(SIGABRT)),
                             worker(2, EndKind::kConsequence, ExitStatus::killed(SIGABRT))});
   CHECK(consequences(aborted.generations[0]) ==
-        std::vector<std::string>{"ranks 1-2 failed as well: were killed by SIGABRT"});
+        std::vector<std::string>{"ranks 1-2 failed as well: killed by SIGABRT"});
 }
 
 TEST_CASE("a rank that somebody else killed while it was told to end did not end because of another") {
@@ -218,6 +218,31 @@ TEST_CASE("who was killed for a hang has not failed, and all of them are named t
   // It failed by itself just before it was to be killed.
   outcome.generations[0].workers[2].status = ExitStatus::exited(3);
   CHECK(consequences(outcome.generations[0]).back() == "rank 2 failed as well: exited with code 3");
+}
+
+TEST_CASE("what went wrong while a rank ended in order is told") {
+  WorkerOutcome unsaved = worker(1, EndKind::kConsequence, ExitStatus::exited(1));
+  unsaved.stopped_with = SIGTERM;
+  unsaved.ending.error = "OSError: [Errno 28] No space left on device";
+  JobOutcome outcome = job({stopped(0), unsaved}, StopReason::kSignal);
+  CHECK(consequences(outcome.generations[0]).back() ==
+        "rank 1 exited with code 1 after SIGTERM (OSError: [Errno 28] No space left on device)");
+  outcome.why = membership::kDrained;
+  CHECK_THAT(render_report(outcome, std::nullopt, context()),
+             Catch::StartsWith("ddprun: train.py was drained; start it again to go on\n"));
+}
+
+TEST_CASE("of several ranks it is said that they were ended") {
+  const auto ended = [](int rank) {
+    WorkerOutcome outcome = worker(rank, EndKind::kConsequence, ExitStatus::killed(SIGTERM));
+    outcome.ending = {.weight = Weight::kDoubtful,
+                      .symptom = "was ended by somebody else (SIGTERM)",
+                      .is_own_failure = true};
+    return outcome;
+  };
+  const JobOutcome outcome = job({worker(0, EndKind::kRootCause, ExitStatus::exited(9)), ended(1), ended(2)});
+  CHECK(consequences(outcome.generations[0]).back() ==
+        "ranks 1-2 were killed by SIGTERM: were ended by somebody else (SIGTERM)");
 }
 
 TEST_CASE("the traceback is shown, whatever was printed after it") {

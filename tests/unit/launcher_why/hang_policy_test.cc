@@ -32,6 +32,27 @@ TEST_CASE("of a job of which a part gets on, the other part is reported once, an
   CHECK_FALSE(policy.has_moved(verdict(Health::kStuck), 500));
 }
 
+TEST_CASE("a job of which all ranks are stopped is told, and ended only by a time-out that was asked for") {
+  for (const bool is_asked : {true, false}) {
+    Verdict stopped = verdict(Health::kStuck, Doing::kStopped);
+    stopped.guilty = {0, 1};
+    stopped.waiting.clear();
+    stopped.ranks[0].activity.doing = Doing::kStopped;
+    HangPolicy policy({.report_s = 10, .timeout_s = 60, .is_timeout_asked = is_asked}, 0);
+    policy.note(waiting(), 0);
+    bool is_reported = false;
+    bool is_ended = false;
+    for (double now = 0.5; now < 500; now += 0.5) {
+      if (!policy.note(waiting(), now)) continue;
+      const HangPolicy::Say said = say(policy, stopped, kAll, now);
+      is_reported = is_reported || said == HangPolicy::Say::kReport;
+      is_ended = is_ended || said == HangPolicy::Say::kEnd;
+    }
+    CHECK(is_reported);
+    CHECK(is_ended == is_asked);
+  }
+}
+
 TEST_CASE("who waits long for ranks that get on is not reported, and looked at less and less often") {
   // Rank 0 waits in one group for rank 1, which gets on in another.
   const auto busy = [](std::uint64_t next) {
