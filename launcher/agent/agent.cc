@@ -420,6 +420,7 @@ void Agent::close_generation(Leftovers leftovers) {
   for (WorkerOutcome& worker : generation_.workers) worker.hang = hang_of(worker.rank);
   output_.end_generation();
   generation_.reason = supervisor_.reason();
+  generation_.signal = supervisor_.stop_signal();
   generation_.why = supervisor_.why();
   generation_.root_cause = index_of(supervisor_.root_cause());
   generation_.victim = index_of(supervisor_.victim());

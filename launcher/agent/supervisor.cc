@@ -137,11 +137,11 @@ struct SupervisorTable {
   }
   static bool none_alive(const Supervisor& s) { return s.alive_count() == 0; }
   // Of several nodes the others are told that this one leaves, and that is why it ends, whatever it was looking for.
-  static bool is_reason(const Supervisor& s, const Signalled& event) {
-    return s.options_.has_peers || s.is_sent_to_all(event.signal);
+  static bool is_reason(const Supervisor& s, const Signalled& event, TimePoint now) {
+    return s.options_.has_peers || s.is_sent_to_all(event.signal, now);
   }
-  static bool is_reason_and_none_alive(const Supervisor& s, const Signalled& event) {
-    return none_alive(s) && is_reason(s, event);
+  static bool is_reason_and_none_alive(const Supervisor& s, const Signalled& event, TimePoint now) {
+    return none_alive(s) && is_reason(s, event, now);
   }
   static bool is_second_interrupt(const Supervisor& s, const Signalled& event) {
     return event.signal == SIGINT && s.signals_received_ > 0;

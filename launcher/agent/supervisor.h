@@ -128,7 +128,7 @@ class Supervisor {
   Actions kill_for_signal(const Signalled& event, TimePoint now);
   Actions note_consequence(const WorkerExited& event, TimePoint now);
   Actions note_last_consequence(const WorkerExited& event, TimePoint now);
-  Actions note_signal(const Signalled& event);
+  Actions note_signal(const Signalled& event, TimePoint now);
   Actions note_job_timeout();
   Actions note_job_end(const JobEnded& event);
   Actions note_restart();
@@ -159,8 +159,9 @@ class Supervisor {
   [[nodiscard]] PublishFailure publish_failure() const;
   void forbid_restart(std::string why);
   void forbid_restart_after(const Signalled& event);
-  /// Whether all that have failed by themselves were ended by `signal`: who sent it to them may send it to us as well.
-  [[nodiscard]] bool is_sent_to_all(int signal) const;
+  /// Whether all that have failed by themselves were ended by `signal`, just now: who sent it to them has sent it to us
+  /// as well.
+  [[nodiscard]] bool is_sent_to_all(int signal, TimePoint now) const;
   void acquit();
   void note_end(std::string why);
   void note_late_end(const std::string& why);

@@ -21,6 +21,9 @@ constexpr const char* kTimeIsOver = "--job-timeout is over";
 // From SIGKILL to giving a worker up as stuck in the kernel.
 constexpr Duration kReapLimit = std::chrono::seconds(5);
 
+// From the first process of a job to the last, for who sends them all a signal.
+constexpr Duration kSameHand = std::chrono::seconds(1);
+
 std::string count_workers(std::size_t count) {
   return fmt::format("{} worker{}", count, count == 1 ? "" : "s");
 }
@@ -33,7 +36,7 @@ std::vector<LocalRank> accused(std::optional<LocalRank> guilty, std::optional<Lo
   return workers;
 }
 
-/// Only the whole job's drain has an exit code of its own.
+/// Only a drain has an exit code of its own.
 bool is_drain(const Signalled& event) { return event.exit_code != 0; }
 
 std::string received(const Signalled& event) {
@@ -311,23 +314,23 @@ Supervisor::Actions Supervisor::note_last_consequence(const WorkerExited& event,
   return actions;
 }
 
-Supervisor::Actions Supervisor::note_signal(const Signalled& event) {
+Supervisor::Actions Supervisor::note_signal(const Signalled& event, TimePoint now) {
   ++signals_received_;
   noted_signal_ = event;
   if (reason_ == StopReason::kSucceeded) {
     story_ = received(event) + " when all was done";
     return {};
   }
-  forbid_restart_after(event);
   if (reason_ == StopReason::kRoundStopped) exit_code_ = code_of_signal(event);
   // What may have been caused elsewhere is less of a reason: for the others, or where it came from the same hand.
   const bool is_cause = reason_ == StopReason::kWorkerFailed && blamed_weight() == Weight::kCause;
-  const bool is_same = is_sent_to_all(event.signal);
+  const bool is_same = is_sent_to_all(event.signal, now);
   if ((options_.has_peers || is_same) && reason_ == StopReason::kWorkerFailed && !is_cause) {
     if (is_same) acquit();
     stop_signal_ = event.signal;
     set_reason(StopReason::kSignal, received(event), code_of_signal(event));
   }
+  forbid_restart_after(event);
   story_ = fmt::format("{} while stopping: there will be no restart{}", received(event),
                        state_ == State::kDraining ? "; Ctrl-C kills the workers at once" : "");
   return {PublishLeaving{event.signal}};
@@ -441,10 +444,11 @@ void Supervisor::call_final(std::string why) {
   if (!options_.has_peers) forbid_restart(final_because_);
 }
 
-bool Supervisor::is_sent_to_all(int signal) const {
+bool Supervisor::is_sent_to_all(int signal, TimePoint now) const {
   return std::all_of(workers_.begin(), workers_.end(), [&](const SupervisedWorker& worker) {
     const bool has_failed = worker.status && !worker.status->is_success() && !worker.stopped_with;
-    return !has_failed || (worker.status->is_killed() && worker.status->signal() == signal);
+    return !has_failed || (worker.status->is_killed() && worker.status->signal() == signal &&
+                           now - worker.ended_at <= kSameHand);
   });
 }
 
@@ -455,9 +459,11 @@ void Supervisor::acquit() {
   victim_.reset();
 }
 
+// Of several nodes only this one ends, if nobody could be asked to drain them all.
 void Supervisor::forbid_restart_after(const Signalled& event) {
-  forbid_restart(is_drain(event) ? std::string(membership::kDrained)
-                                 : fmt::format("the launcher received {}", signal_name(event.signal)));
+  const bool is_drained = is_drain(event) && !options_.has_peers && reason_ == StopReason::kSignal;
+  forbid_restart(is_drained ? std::string(membership::kDrained)
+                            : fmt::format("the launcher received {}", signal_name(event.signal)));
 }
 
 void Supervisor::forbid_restart(std::string why) {

@@ -45,8 +45,15 @@ std::string what_it_did(const WorkerOutcome& worker) {
   return is_ended_by_us(worker) && worker.ending.is_own_failure ? "failed" : to_string(*worker.status);
 }
 
+/// " (OSError: no space)": what went wrong, unless that was somebody else's end.
+std::string words_of(const WorkerOutcome& worker) {
+  const Ending& ending = worker.ending;
+  if (ending.error.empty() || !ending.symptom.empty()) return {};
+  return fmt::format(" ({})", printable(shorten(ending.error, kLongestShown)));
+}
+
 /// "ended by SIGTERM", "exited with code 1 after SIGTERM", "failed as well: exited with code 3".
-std::string how_it_ended(const WorkerOutcome& worker, StopReason reason) {
+std::string how_it_ended(const WorkerOutcome& worker, const GenerationOutcome& generation) {
   switch (worker.end_kind) {
     case EndKind::kSucceeded:
       if (worker.stopped_with)
@@ -64,7 +71,8 @@ std::string how_it_ended(const WorkerOutcome& worker, StopReason reason) {
   if (!worker.status) return "ended, unknown how";
   if (worker.is_killed_for_hang()) return "was killed by ddprun: no progress";
   // systemd and Slurm send it to the launcher and to its workers.
-  if (reason == StopReason::kSignal && is_by_others(worker) && !is_killed_by(worker, SIGKILL))
+  const bool is_of_stop = generation.reason == StopReason::kSignal && is_killed_by(worker, generation.signal);
+  if (is_of_stop && is_by_others(worker))
     return fmt::format("ended by {}", signal_name(worker.status->signal()));
   const Ending& ending = worker.ending;
   if (ending.is_own_failure && !ending.symptom.empty()) {
@@ -75,18 +83,15 @@ std::string how_it_ended(const WorkerOutcome& worker, StopReason reason) {
     return fmt::format("failed by itself: {}", printable(shorten(ending.error, kLongestShown)));
   }
   if (!worker.stopped_with && has_left(worker)) return what_it_did(worker);
-  const std::string words = ending.error.empty()
-                                ? std::string()
-                                : fmt::format(" ({})", printable(shorten(ending.error, kLongestShown)));
   if (!worker.stopped_with) {
     std::string end = to_string(*worker.status);
     if (end.starts_with("was ")) end.erase(0, 4);
-    return fmt::format("failed as well: {}{}", end, words);
+    return fmt::format("failed as well: {}{}", end, words_of(worker));
   }
   const std::string sent = signal_name(*worker.stopped_with);
   if (is_ended_by_us(worker)) return fmt::format("ended by {}", sent);
   if (worker.status->is_success()) return fmt::format("ended in order after {}", sent);
-  return fmt::format("{} after {}{}", to_string(*worker.status), sent, words);
+  return fmt::format("{} after {}{}", to_string(*worker.status), sent, words_of(worker));
 }
 
 std::string because(const GenerationOutcome& generation) {
@@ -319,8 +324,8 @@ std::vector<std::string> consequences(const GenerationOutcome& generation) {
   if (generation.root_cause) told = alike(generation, generation.workers[*generation.root_cause]);
   for (const WorkerOutcome& worker : generation.workers) {
     if (std::find(told.begin(), told.end(), worker.rank.value()) != told.end()) continue;
-    std::string text = how_it_ended(worker, generation.reason);
-    if (is_told_to_stop(worker)) text += because(generation);
+    std::string text = how_it_ended(worker, generation);
+    if (is_told_to_stop(worker) && words_of(worker).empty()) text += because(generation);
     const auto group =
         std::find_if(groups.begin(), groups.end(), [&](const auto& entry) { return entry.first == text; });
     if (group == groups.end()) {

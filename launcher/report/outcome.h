@@ -96,6 +96,7 @@ std::string_view to_string(StopReason reason);
 struct GenerationOutcome {
   Generation generation{1};
   StopReason reason = StopReason::kSucceeded;
+  int signal = 0;   ///< kSignal: which
   std::string why;  ///< one sentence: "rank 2 (pid 4711) was killed by SIGKILL after 3.2 s"
   std::optional<std::size_t> root_cause;  ///< index into `workers`
   std::optional<std::size_t> victim;      ///< who lost a root cause that left with 0

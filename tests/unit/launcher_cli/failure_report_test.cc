@@ -175,11 +175,14 @@ TEST_CASE(
   CHECK(undiagnosed.find("\n  ranks 1-2 were killed by SIGKILL\n") != std::string::npos);
   // systemd ends the launcher and its workers.
   outcome.generations[0].reason = StopReason::kSignal;
+  outcome.generations[0].signal = SIGTERM;
   outcome.generations[0].root_cause.reset();
   outcome.generations[0].workers[1].status = ExitStatus::killed(SIGTERM);
   outcome.generations[0].workers[1].ending = {
       .weight = Weight::kDoubtful, .symptom = "was ended", .is_own_failure = true};
   CHECK(consequences(outcome.generations[0]).front() == "ranks 0-1 ended by SIGTERM");
+  outcome.generations[0].signal = SIGINT;
+  CHECK(consequences(outcome.generations[0])[1] == "rank 1 was killed by SIGTERM: was ended");
   // Each has its own reason to abort.
   JobOutcome aborted = job({worker(0, EndKind::kRootCause, ExitStatus::killed(SIGABRT)),
                             worker(1, EndKind::kConsequence, ExitStatus::killed(SIGABRT)),
@@ -227,6 +230,9 @@ TEST_CASE("what went wrong while a rank ended in order is told") {
   JobOutcome outcome = job({stopped(0), unsaved}, StopReason::kSignal);
   CHECK(consequences(outcome.generations[0]).back() ==
         "rank 1 exited with code 1 after SIGTERM (OSError: [Errno 28] No space left on device)");
+  // That says it, and no ranks that lost the same peer at different ports are told one by one.
+  outcome.generations[0].workers[1].ending.symptom = "lost a peer (closed)";
+  CHECK(consequences(outcome.generations[0]).back() == "rank 1 exited with code 1 after SIGTERM");
   outcome.why = membership::kDrained;
   CHECK_THAT(render_report(outcome, std::nullopt, context()),
              Catch::StartsWith("ddprun: train.py was drained; start it again to go on\n"));
