@@ -61,10 +61,10 @@ void add_messages(std::vector<Pulse>& pulses, const std::vector<std::map<std::st
 ///
 /// Without progress for the limit the verdict decides: a rank that still does something is left in peace by the report,
 /// for it may evaluate or save, but not by the time-out; a job in a debugger's hands, and one in which nobody waits for
-/// anybody, unless all are stopped by a signal, are left in peace by both. Where all wait and nobody is guilty, the time-out ends all; but of ranks that
-/// were not seen one may compute: then only ranks that wait for nobody (awaits_others) are ended, and without a flag
-/// told, and a guess ends nobody. A time-out that nobody has asked for ends a job only where the guilty ranks are
-/// stopped by a signal, and not all are, or have ended.
+/// anybody, unless all are stopped by a signal, are left in peace by both. Where all wait and nobody is guilty, the
+/// time-out ends all; but of ranks that were not seen one may compute: then only ranks that wait for nobody
+/// (awaits_others) are ended, and without a flag told, and a guess ends nobody. A time-out that nobody has asked for
+/// ends a job only where the guilty ranks are stopped by a signal, and not all are, or have ended.
 ///
 /// Those who wait have to have waited as long: all may have done without collectives before, and one be a little later
 /// than the others. Of several nodes each feels its own ranks. The node that has the guilty rank ends it; rank 0's does
