@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Compiles and links the programs and the library with the other release of libtorch, whose wheel it downloads without
-# anything that the wheel depends on (0.5 GB), each file by itself, so that one is found that has what it uses from another of its
-# unit. Runs nothing of it. scripts/setup.sh makes the Python environment that is asked for the wheel.
+# Compiles and links the library and ddprun-worker with the other release of libtorch, whose wheel it downloads without
+# anything that the wheel depends on (0.5 GB), as the quickstart compiles. Runs nothing of it. scripts/setup.sh makes the Python
+# environment that is asked for the wheel.
 #
 # A wheel that cannot be downloaded is a line `SKIPPED: …` and exit code 77; whatever does not compile is a failure.
 set -euo pipefail
@@ -46,9 +46,9 @@ get_torch() {
 get_torch
 say "configuring $BUILD"
 # A library with a name that this libtorch lacks is to fail here, not where it is loaded.
-cmake --fresh --preset quick -B "$BUILD" -DDDPRUN_UNITY_BUILD=OFF -DDDPRUN_WERROR=ON -DDDPRUN_TORCH="$PWD/$KEPT/torch" \
+cmake --fresh --preset quick -B "$BUILD" -DDDPRUN_WERROR=ON -DDDPRUN_TORCH="$PWD/$KEPT/torch" \
   -DCMAKE_SHARED_LINKER_FLAGS=-Wl,-z,defs >/dev/null
-say "compiling the programs and the library with libtorch $OTHER_TORCH_VERSION, $(build_jobs) jobs"
-cmake --build "$BUILD" --parallel "$(build_jobs)" --target ddprun ddprun_runtime ddprun-worker ||
-  fail "it does not compile with libtorch $OTHER_TORCH_VERSION, or not file by file; what differs between releases belongs in worker/runtime/libtorch"
-say "the programs and the library compile with libtorch $OTHER_TORCH_VERSION, file by file"
+say "compiling the library and ddprun-worker with libtorch $OTHER_TORCH_VERSION, $(build_jobs) jobs"
+cmake --build "$BUILD" --parallel "$(build_jobs)" --target ddprun_runtime ddprun-worker ||
+  fail "it does not compile with libtorch $OTHER_TORCH_VERSION; what differs between releases belongs in worker/runtime/libtorch"
+say "the library and ddprun-worker compile with libtorch $OTHER_TORCH_VERSION"
