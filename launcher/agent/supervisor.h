@@ -63,6 +63,7 @@ struct SupervisorOptions {
 ///   first failure        stops the group; workers that end after it are consequences
 ///   a symptom            waits for what it is a symptom of, up to the blame window
 ///   a better cause       that shows up while the group is being stopped takes the blame over
+///   a signal             that has just ended all that failed, as of a script for all processes, is why the job ends
 ///   SIGINT               kills at once while the group is being stopped, if any stop signal came before it
 ///   exit 0 of one        is fine while others run
 ///   exit 0 of all        that nobody asked for is a success, also if it is seen when the lease is lost

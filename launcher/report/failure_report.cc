@@ -45,11 +45,15 @@ std::string what_it_did(const WorkerOutcome& worker) {
   return is_ended_by_us(worker) && worker.ending.is_own_failure ? "failed" : to_string(*worker.status);
 }
 
-/// " (OSError: no space)": what went wrong, unless that was somebody else's end.
-std::string words_of(const WorkerOutcome& worker) {
+std::string error_of(const WorkerOutcome& worker) {
+  return printable(shorten(worker.ending.error, kLongestShown));
+}
+
+/// "; error: OSError: no space", as of a save: what went wrong while it ended, unless that was another one's end.
+std::string late_error(const WorkerOutcome& worker) {
   const Ending& ending = worker.ending;
-  if (ending.error.empty() || !ending.symptom.empty()) return {};
-  return fmt::format(" ({})", printable(shorten(ending.error, kLongestShown)));
+  const bool is_late = worker.stopped_with && !ending.is_own_failure && ending.weight != Weight::kSymptom;
+  return is_late && !ending.error.empty() ? "; error: " + error_of(worker) : std::string();
 }
 
 /// "ended by SIGTERM", "exited with code 1 after SIGTERM", "failed as well: exited with code 3".
@@ -80,18 +84,19 @@ std::string how_it_ended(const WorkerOutcome& worker, const GenerationOutcome& g
                                   : fmt::format("{}: {}", to_string(*worker.status), ending.symptom);
   }
   if (worker.stopped_with && ending.is_own_failure && !ending.error.empty()) {
-    return fmt::format("failed by itself: {}", printable(shorten(ending.error, kLongestShown)));
+    return "failed by itself: " + error_of(worker);
   }
   if (!worker.stopped_with && has_left(worker)) return what_it_did(worker);
   if (!worker.stopped_with) {
     std::string end = to_string(*worker.status);
-    if (end.starts_with("was ")) end.erase(0, 4);
-    return fmt::format("failed as well: {}{}", end, words_of(worker));
+    if (!ending.error.empty()) end += fmt::format(" ({})", error_of(worker));
+    if (generation.reason == StopReason::kSignal) return end;
+    return "failed as well: " + (end.starts_with("was ") ? end.substr(4) : end);
   }
   const std::string sent = signal_name(*worker.stopped_with);
   if (is_ended_by_us(worker)) return fmt::format("ended by {}", sent);
   if (worker.status->is_success()) return fmt::format("ended in order after {}", sent);
-  return fmt::format("{} after {}{}", to_string(*worker.status), sent, words_of(worker));
+  return fmt::format("{} after {}", to_string(*worker.status), sent);
 }
 
 std::string because(const GenerationOutcome& generation) {
@@ -325,7 +330,8 @@ std::vector<std::string> consequences(const GenerationOutcome& generation) {
   for (const WorkerOutcome& worker : generation.workers) {
     if (std::find(told.begin(), told.end(), worker.rank.value()) != told.end()) continue;
     std::string text = how_it_ended(worker, generation);
-    if (is_told_to_stop(worker) && words_of(worker).empty()) text += because(generation);
+    if (is_told_to_stop(worker)) text += because(generation);
+    text += late_error(worker);
     const auto group =
         std::find_if(groups.begin(), groups.end(), [&](const auto& entry) { return entry.first == text; });
     if (group == groups.end()) {

@@ -337,8 +337,7 @@ std::string_view words_of_abort(const LastWords& words, const std::optional<Last
       words.stderr_tail.substr(0, words.stderr_tail.rfind("Fatal Python error: "));
   const std::string_view line = abort_line(before);
   if (!line.empty()) return before.substr(static_cast<std::size_t>(line.data() - before.data()));
-  const std::size_t terminate = last_terminate(before);
-  return terminate == std::string_view::npos ? last_line(before) : before.substr(terminate);
+  return before.substr(std::min(last_terminate(before), before.size()));
 }
 
 std::string_view abort_line(std::string_view text) {
@@ -362,10 +361,10 @@ std::string uncaught_cpp_exception(std::string_view text) {
   if (!abort_line(text.substr(std::min(text.find('\n', 1), text.size()))).empty()) return {};
   text = trim_blanks(text);
   if (!text.starts_with(kWhat)) return type;
-  // What libtorch says of TorchScript begins with an empty line.
-  const std::string_view what = trim_blanks(text.substr(kWhat.size()));
-  const std::string_view first = what.substr(0, what.find('\n'));
-  const std::string_view line = first.starts_with(kTerminate) ? std::string_view() : first;
+  std::string_view what = text.substr(kWhat.size());
+  // What libtorch says of TorchScript begins with an empty line. Another line may be another thread's.
+  if (type.starts_with("torch::jit::")) what = trim_blanks(what);
+  const std::string_view line = trim_blanks(what.substr(0, what.find('\n')));
   return line.empty() ? type : fmt::format("{}: {}", type, shorten_middle(line, kLongestError));
 }
 

@@ -64,6 +64,19 @@ class Signals(unittest.TestCase):
         job.communicate(timeout=30)
         self.assertIn(job.returncode, (75, 143))
 
+    def test_a_signal_that_reaches_the_workers_before_the_launcher_is_no_failure_of_theirs(self):
+        job = self.start("--nproc-per-node", 2, "--no-python", "/bin/sh", "-c", 'echo "$$$$"; exec sleep 1000')  # $$ is a $ of ddprun's words
+        pids = [int(job.stdout.readline().split()[-1]) for _ in range(2)]
+        job.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, job.pid, os.WSTOPPED)
+        for pid in (*pids, job.pid):
+            os.kill(pid, signal.SIGTERM)
+        job.send_signal(signal.SIGCONT)
+        said = job.communicate(timeout=30)[1]
+        self.assertEqual(job.returncode, 143, said)
+        self.assertRegex(said, r"(?m)^ddprun: /bin/sh was stopped by SIGTERM$")
+        self.assertRegex(said, r"(?m)^  then +ranks 0-1 ended by SIGTERM$")
+
     def test_drain_says_that_a_launcher_is_stopped(self):
         run_id = f"stopped-{os.getpid()}"
         job = self.node(0, free_port(), run_id)

@@ -91,7 +91,9 @@ class Story {
       return happen(WorkerExited{.local_rank = rank(command),
                                  .status = ExitStatus::killed(signal_number(command.text("by"))),
                                  .ending = ending(command)});
-    if (verb == "signal") return happen(Signalled{.signal = signal_number(command.text("name"))});
+    if (verb == "signal")
+      return happen(
+          Signalled{.signal = signal_number(command.text("name")), .exit_code = command.number("code", 0)});
     const bool is_of_others = verb == "peer-fails" || verb == "job-ends" || verb == "lease-lost";
     if (is_of_others && !has_coordinator_) return "a node alone hears nothing of others\n";
     if (verb == "peer-fails") return happen(RoundStopped{"rank 9 exited with code 1 on node 1"});

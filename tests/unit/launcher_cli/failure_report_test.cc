@@ -223,16 +223,29 @@ TEST_CASE("who was killed for a hang has not failed, and all of them are named t
   CHECK(consequences(outcome.generations[0]).back() == "rank 2 failed as well: exited with code 3");
 }
 
-TEST_CASE("what went wrong while a rank ended in order is told") {
-  WorkerOutcome unsaved = worker(1, EndKind::kConsequence, ExitStatus::exited(1));
-  unsaved.stopped_with = SIGTERM;
-  unsaved.ending.error = "OSError: [Errno 28] No space left on device";
-  JobOutcome outcome = job({stopped(0), unsaved}, StopReason::kSignal);
-  CHECK(consequences(outcome.generations[0]).back() ==
-        "rank 1 exited with code 1 after SIGTERM (OSError: [Errno 28] No space left on device)");
-  // That says it, and no ranks that lost the same peer at different ports are told one by one.
-  outcome.generations[0].workers[1].ending.symptom = "lost a peer (closed)";
-  CHECK(consequences(outcome.generations[0]).back() == "rank 1 exited with code 1 after SIGTERM");
+TEST_CASE("what went wrong while a rank was told to end is told, unless it was another one's end") {
+  const auto told = [](ExitStatus status, int with, Weight weight) {
+    WorkerOutcome unsaved = worker(1, EndKind::kConsequence, status);
+    unsaved.stopped_with = with;
+    unsaved.ending = {.weight = weight, .error = "OSError: no space"};
+    if (weight != Weight::kCause) unsaved.ending.symptom = "lost something";
+    return consequences(job({worker(0, EndKind::kRootCause, ExitStatus::exited(9)), unsaved}).generations[0])
+        .back();
+  };
+  CHECK(told(ExitStatus::exited(1), SIGTERM, Weight::kCause) ==
+        "rank 1 exited with code 1 after SIGTERM, because rank 0 failed; error: OSError: no space");
+  CHECK(told(ExitStatus::exited(1), SIGTERM, Weight::kDoubtful) ==
+        "rank 1 exited with code 1 after SIGTERM, because rank 0 failed; error: OSError: no space");
+  CHECK(told(ExitStatus::killed(SIGKILL), SIGKILL, Weight::kCause) ==
+        "rank 1 ended by SIGKILL, because rank 0 failed; error: OSError: no space");
+  CHECK(told(ExitStatus::exited(1), SIGTERM, Weight::kSymptom) ==
+        "rank 1 exited with code 1 after SIGTERM, because rank 0 failed");
+}
+
+TEST_CASE("of a job that was told to stop nobody failed as well, and a drained one has not failed") {
+  JobOutcome outcome =
+      job({stopped(0), worker(1, EndKind::kConsequence, ExitStatus::killed(SIGHUP))}, StopReason::kSignal);
+  CHECK(consequences(outcome.generations[0]).back() == "rank 1 was killed by SIGHUP");
   outcome.why = membership::kDrained;
   CHECK_THAT(render_report(outcome, std::nullopt, context()),
              Catch::StartsWith("ddprun: train.py was drained; start it again to go on\n"));
