@@ -140,7 +140,7 @@ struct SupervisorTable {
   static bool is_reason(const Supervisor& s, const Signalled& event, TimePoint now) {
     return s.options_.has_peers || s.is_sent_to_all(event.signal, now);
   }
-  static bool is_reason_and_none_alive(const Supervisor& s, const Signalled& event, TimePoint now) {
+  static bool is_reason_none_alive(const Supervisor& s, const Signalled& event, TimePoint now) {
     return none_alive(s) && is_reason(s, event, now);
   }
   static bool is_second_interrupt(const Supervisor& s, const Signalled& event) {
@@ -218,7 +218,7 @@ const SupervisorTable::Row SupervisorTable::kRows[] = {
     {S::kBlaming,                   on<WorkerExited>,   kAlways,                        S::kBlaming,    does<&Do::note_exit>,                Volume::kQuiet},
     {S::kBlaming,                   on<BlameOver>,      when<T::none_alive>,            S::kSweeping,   does<&Do::stop_for_blame>,           Volume::kQuiet},
     {S::kBlaming,                   on<BlameOver>,      kAlways,                        S::kDraining,   does<&Do::stop_for_blame>,           Volume::kLoud},
-    {S::kBlaming,                   on<Signalled>,      when<T::is_reason_and_none_alive>, S::kSweeping,   does<&Do::stop_for_signal>,          Volume::kLoud},
+    {S::kBlaming,                   on<Signalled>,      when<T::is_reason_none_alive>,  S::kSweeping,   does<&Do::stop_for_signal>,          Volume::kLoud},
     {S::kBlaming,                   on<Signalled>,      when<T::is_reason>,             S::kDraining,   does<&Do::stop_for_signal>,          Volume::kLoud},
     {S::kBlaming,                   on<Signalled>,      when<T::none_alive>,            S::kSweeping,   does<&Do::stop_for_blame_and_leave>, Volume::kLoud},
     {S::kBlaming,                   on<Signalled>,      kAlways,                        S::kDraining,   does<&Do::stop_for_blame_and_leave>, Volume::kLoud},

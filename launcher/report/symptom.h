@@ -29,8 +29,8 @@ std::string_view words_of_abort(const LastWords& words, const std::optional<Last
 std::string_view abort_line(std::string_view text);
 
 /// "std::runtime_error: boom", of which std::terminate has told last in `text`, the words of libstdc++'s handler: the
-/// type, and the first line of what(), unless it is empty. Empty where it was called without an
-/// exception, or not at all, or where something else aborted the process after it.
+/// type, and the first line of what(), unless it is empty. Empty where it was called without an exception, or not at
+/// all, or where something else aborted the process after it.
 std::string uncaught_cpp_exception(std::string_view text);
 
 }  // namespace ddprun::launcher
