@@ -52,6 +52,15 @@ bool are_all_stopped(const Verdict& verdict) {
                      [](const RankVerdict& rank) { return rank.activity.doing == Doing::kStopped; });
 }
 
+/// Whether somebody accused is stopped or frozen, as all are that Ctrl-Z, Slurm or a container's pause stop one after
+/// the other.
+bool is_held(const Verdict& verdict) {
+  return std::any_of(verdict.ranks.begin(), verdict.ranks.end(), [&](const RankVerdict& rank) {
+    return is_accused(verdict, rank.rank) &&
+           (rank.activity.doing == Doing::kStopped || rank.activity.doing == Doing::kFrozen);
+  });
+}
+
 /// Whether a time-out may end it that nobody has asked for: a healthy job that is ended is worse than a hang. Whoever
 /// seems to do nothing may have a thread that does, and may wait for a file server or for its own network.
 bool is_beyond_doubt(const Verdict& verdict) {
@@ -183,6 +192,11 @@ HangPolicy::Say HangPolicy::decide(const Verdict& verdict, const Sight& sight, d
                                                : now + std::min(quiet_s(now), limits_.first_s()) / 4;
   const double end_at = progress_at_ + limits_.timeout_s;
   if (limits_.timeout_s > 0 && now < end_at) look_again_at_ = std::min(look_again_at_, end_at);
+  const bool was_held = std::exchange(is_held_, is_held(verdict));
+  if (is_held_ && !was_held) {
+    look_again_at_ = now;
+    return Say::kNothing;
+  }
   const bool is_stuck = verdict.health == Health::kStuck;
   const bool are_stopped = sight.sees_all && are_all_stopped(verdict);
   if ((!is_stuck && verdict.health != Health::kLate) || (!is_somebody_waiting(verdict) && !are_stopped) ||

@@ -66,6 +66,10 @@ void add_messages(std::vector<Pulse>& pulses, const std::vector<std::map<std::st
 /// (awaits_others) are ended, and without a flag told, and a guess ends nobody. A time-out that nobody has asked for
 /// ends a job only where the guilty ranks are stopped by a signal, and not all are, or have ended.
 ///
+/// That somebody is stopped or frozen has to be seen in two looks: a job that is just being stopped as a whole, by
+/// Ctrl-Z for one, looks the same in the first, and before the second the caller sees that the launcher is stopped,
+/// too.
+///
 /// Those who wait have to have waited as long: all may have done without collectives before, and one be a little later
 /// than the others. Of several nodes each feels its own ranks. The node that has the guilty rank ends it; rank 0's does
 /// where nobody is guilty, and where the other has not done it in twice the time: its launcher may take a rank that has
@@ -123,6 +127,7 @@ class HangPolicy {
   bool is_all_told_ = false;  ///< what was reported was of all
   std::vector<int> accused_;
   double accused_at_ = -1;  ///< since when these are; -1: nobody is
+  bool is_held_ = false;    ///< somebody accused was stopped or frozen at the last look
   bool has_moved_ = false;
   std::vector<Pulse> last_;
   std::vector<double> moved_at_;  ///< of each of `last_`

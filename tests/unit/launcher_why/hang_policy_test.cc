@@ -103,11 +103,29 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("that somebody is stopped or frozen has to be seen in two looks, one soon after the other") {
+  const HangLimits limits{.report_s = 10, .timeout_s = 60};
+  for (const Doing doing : {Doing::kStopped, Doing::kFrozen}) {
+    HangPolicy policy(limits, 0);
+    policy.note(waiting(), 0);
+    const Verdict held = verdict(Health::kStuck, doing);
+    REQUIRE(policy.note(waiting(), 60));
+    CHECK(say(policy, held, kAll, 60) == HangPolicy::Say::kNothing);
+    // It was seen to go on: that a later look finds it stopped is the first time again.
+    REQUIRE(policy.note(waiting(), 60.2));
+    CHECK(say(policy, verdict(Health::kFine), kAll, 60.2) == HangPolicy::Say::kNothing);
+    CHECK(say(policy, held, kAll, 90) == HangPolicy::Say::kNothing);
+    REQUIRE(policy.note(waiting(), 90.2));
+    CHECK(say(policy, held, kAll, 90.2) == HangPolicy::Say::kEnd);
+  }
+}
+
 TEST_CASE("a report that was decided and not said, because the job got on meanwhile, comes later") {
   HangPolicy policy = quiet_since_0();
   Verdict held = verdict(Health::kStuck, Doing::kStopped);
   held.is_of_part = false;
   REQUIRE(policy.note(waiting(), 10));
+  CHECK(policy.decide(held, kAll, 10) == HangPolicy::Say::kNothing);  // seen once
   CHECK(policy.decide(held, kAll, 10) == HangPolicy::Say::kReport);
   std::vector<Pulse> pulses = waiting();
   pulses.push_back({.rank = 2, .pid = 3, .records = true, .next = 1});
@@ -222,7 +240,8 @@ TEST_CASE("a time-out that nobody has asked for ends what is certainly stuck, an
   const auto said = [&](const Verdict& verdict) {
     HangPolicy policy(kUnasked, 0);
     policy.note(waiting(), 0);
-    return say(policy, verdict, kAll, 60) == HangPolicy::Say::kEnd;
+    say(policy, verdict, kAll, 60);
+    return say(policy, verdict, kAll, 61) == HangPolicy::Say::kEnd;
   };
   CHECK(said(verdict(Health::kStuck, Doing::kStopped)));
   CHECK(said(verdict(Health::kStuck, Doing::kEnded)));
