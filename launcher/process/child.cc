@@ -8,13 +8,21 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <utility>
 
 namespace ddprun::launcher {
+namespace {
+
+/// A debugger holds a child that has ended until it has looked at it: the pidfd is readable, and there is nothing to
+/// reap yet. The kernel tells nobody when that changes.
+constexpr Duration kHeldPause = std::chrono::milliseconds(100);
+
+}  // namespace
 
 ChildProcess::ChildProcess(boost::asio::io_context& io, SpawnedProcess process)
-    : pid_(process.pid), pidfd_(io, process.pidfd.release()) {
+    : pid_(process.pid), pidfd_(io, process.pidfd.release()), again_(io) {
   // Not for any signal: from now on F_GETOWN tells whether this group is there, whoever has its number. It is
   // there now, because nobody has reaped the child.
   const int fd = pidfd_.native_handle();
@@ -35,7 +43,7 @@ void ChildProcess::wait_readable() {
   pidfd_.async_wait(boost::asio::posix::stream_descriptor::wait_read,
                     gate_.pass([this](boost::system::error_code) {
                       check_exit();
-                      if (is_running()) wait_readable();
+                      if (is_running()) again_.set_after(kHeldPause, [this] { wait_readable(); });
                     }));
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "launcher/process/spawn.h"
+#include "rendezvous/base/alarm.h"
 #include "rendezvous/base/exit_status.h"
 #include "rendezvous/base/gate.h"
 
@@ -55,6 +56,7 @@ class ChildProcess {
   int group_fd_ = -1;  // the pidfd, where its owner is the group
   std::optional<ExitStatus> status_;
   std::function<void(ExitStatus)> on_exit_;
+  Alarm again_;
   Gate gate_;
 };
 

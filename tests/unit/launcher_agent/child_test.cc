@@ -5,15 +5,18 @@
 
 #include <linux/sched.h>
 #include <sys/prctl.h>
+#include <sys/ptrace.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <string>
 
 using namespace ddprun::launcher;
@@ -50,6 +53,40 @@ void kill_and_reap(pid_t pid) {
 }
 
 }  // namespace
+
+TEST_CASE(
+    "a child that a debugger holds after its end is waited for in peace, and reaped when it is let go") {
+  boost::asio::io_context io;
+  SpawnRequest request;
+  request.argv = {"/bin/sleep", "1000"};
+  ChildProcess child(io, spawn(request).value());
+  std::optional<ExitStatus> status;
+  child.watch([&](ExitStatus ended) { status = ended; });
+  int ready[2];
+  REQUIRE(::pipe(ready) == 0);
+  const pid_t debugger = ::fork();
+  if (debugger == 0) {
+    const bool is_held = ::ptrace(PTRACE_SEIZE, child.pid(), nullptr, nullptr) == 0;
+    if (::write(ready[1], is_held ? "y" : "n", 1) != 1) ::_exit(1);
+    for (;;) ::pause();
+  }
+  char is_held = 0;
+  REQUIRE(::read(ready[0], &is_held, 1) == 1);
+  ::close(ready[0]);
+  ::close(ready[1]);
+  if (is_held == 'y') {
+    ::kill(child.pid(), SIGKILL);
+    CHECK(io.run_for(std::chrono::milliseconds(300)) < 20);
+    CHECK_FALSE(status);
+    kill_and_reap(debugger);
+    io.run();
+    REQUIRE(status);
+    CHECK(status->signal() == SIGKILL);
+  } else {
+    kill_and_reap(debugger);
+    skipped("this kernel lets nobody trace a process of its own user");
+  }
+}
 
 TEST_CASE("what is left of a child's group is found and signalled") {
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
