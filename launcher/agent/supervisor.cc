@@ -138,7 +138,7 @@ struct SupervisorTable {
   static bool none_alive(const Supervisor& s) { return s.alive_count() == 0; }
   // Of several nodes the others are told that this one leaves, and that is why it ends, whatever it was looking for.
   static bool is_reason(const Supervisor& s, const Signalled& event, TimePoint now) {
-    return s.options_.has_peers || s.is_sent_to_all(event.signal, now);
+    return s.options_.has_peers || s.is_sent_to_all(event, now);
   }
   static bool is_reason_none_alive(const Supervisor& s, const Signalled& event, TimePoint now) {
     return none_alive(s) && is_reason(s, event, now);
@@ -153,10 +153,12 @@ struct SupervisorTable {
   static bool well_but_leaving(const Supervisor& s) {
     return all_well(s) && s.options_.has_peers && s.signals_received_ > 0;
   }
-  // The report that follows begins with this very sentence, unless it has a failure of this node to tell.
+  // The report that follows begins with this very sentence, unless it tells another failure, one of this node.
   static bool report_says_why(const Supervisor& s, const JobEnded& event) {
     const bool is_of_others = s.reason_ == StopReason::kSucceeded || s.reason_ == StopReason::kRoundStopped;
-    return event.end.exit_code != 0 && (is_of_others || !s.options_.has_peers);
+    const std::optional<Rank> cause = event.end.root_cause ? event.end.root_cause->rank() : std::nullopt;
+    const bool is_ours = cause && s.reason_ == StopReason::kWorkerFailed && cause == s.blamed_rank();
+    return event.end.exit_code != 0 && (is_of_others || is_ours || !s.options_.has_peers);
   }
   static bool report_says_it(const Supervisor& s) { return !s.failed_by_itself(); }
   static bool may_go_on(const Supervisor& s) { return s.restart_forbidden_.empty(); }

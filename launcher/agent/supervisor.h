@@ -63,7 +63,7 @@ struct SupervisorOptions {
 ///   first failure        stops the group; workers that end after it are consequences
 ///   a symptom            waits for what it is a symptom of, up to the blame window
 ///   a better cause       that shows up while the group is being stopped takes the blame over
-///   a signal             that has just ended all that failed, as of a script for all processes, is why the job ends
+///   SIGTERM              that has just ended all that failed, as of a script for all processes, is why the job ends
 ///   SIGINT               kills at once while the group is being stopped, if any stop signal came before it
 ///   exit 0 of one        is fine while others run
 ///   exit 0 of all        that nobody asked for is a success, also if it is seen when the lease is lost
@@ -88,6 +88,7 @@ class Supervisor {
   [[nodiscard]] std::optional<LocalRank> victim() const { return victim_; }
   /// How well the root cause explains the end: if it is less than kCause, another node may have a better one.
   [[nodiscard]] Weight blamed_weight() const;
+  [[nodiscard]] std::optional<Rank> blamed_rank() const;
   /// Why no generation follows the failed one; empty: that is not known, or none failed.
   [[nodiscard]] const std::string& why_no_restart() const { return why_no_restart_; }
   /// Why this node wants no further generation, whatever the budget; empty: that is up to whoever is asked for it.
@@ -162,7 +163,7 @@ class Supervisor {
   void forbid_restart_after(const Signalled& event);
   /// Whether all that have failed by themselves were ended by `signal`, just now: who sent it to them has sent it to us
   /// as well.
-  [[nodiscard]] bool is_sent_to_all(int signal, TimePoint now) const;
+  [[nodiscard]] bool is_sent_to_all(const Signalled& event, TimePoint now) const;
   void acquit();
   void note_end(std::string why);
   void note_late_end(const std::string& why);

@@ -118,12 +118,13 @@ Weight Supervisor::blamed_weight() const {
   return workers_[static_cast<std::size_t>(root_cause_->value())].ending.weight;
 }
 
+std::optional<Rank> Supervisor::blamed_rank() const {
+  if (!root_cause_) return std::nullopt;
+  return workers_[static_cast<std::size_t>(root_cause_->value())].rank;
+}
+
 void Supervisor::accuse(Blame blame) {
-  if (root_cause_) {
-    SupervisedWorker& before = worker(*root_cause_);
-    before.end_kind =
-        before.status && before.status->is_success() ? EndKind::kSucceeded : EndKind::kConsequence;
-  }
+  acquit();
   root_cause_ = blame.guilty;
   victim_ = blame.victim;
   SupervisedWorker& guilty = worker(blame.guilty);
@@ -324,7 +325,7 @@ Supervisor::Actions Supervisor::note_signal(const Signalled& event, TimePoint no
   if (reason_ == StopReason::kRoundStopped) exit_code_ = code_of_signal(event);
   // What may have been caused elsewhere is less of a reason: for the others, or where it came from the same hand.
   const bool is_cause = reason_ == StopReason::kWorkerFailed && blamed_weight() == Weight::kCause;
-  const bool is_same = is_sent_to_all(event.signal, now);
+  const bool is_same = is_sent_to_all(event, now);
   if ((options_.has_peers || is_same) && reason_ == StopReason::kWorkerFailed && !is_cause) {
     if (is_same) acquit();
     stop_signal_ = event.signal;
@@ -444,17 +445,22 @@ void Supervisor::call_final(std::string why) {
   if (!options_.has_peers) forbid_restart(final_because_);
 }
 
-bool Supervisor::is_sent_to_all(int signal, TimePoint now) const {
-  return std::all_of(workers_.begin(), workers_.end(), [&](const SupervisedWorker& worker) {
-    const bool has_failed = worker.status && !worker.status->is_success() && !worker.stopped_with;
-    return !has_failed || (worker.status->is_killed() && worker.status->signal() == signal &&
-                           now - worker.ended_at <= kSameHand);
-  });
+bool Supervisor::is_sent_to_all(const Signalled& event, TimePoint now) const {
+  return !is_drain(event) &&
+         std::all_of(workers_.begin(), workers_.end(), [&](const SupervisedWorker& worker) {
+           const bool has_failed = worker.status && !worker.status->is_success() && !worker.stopped_with;
+           return !has_failed || (worker.status->is_killed() && worker.status->signal() == event.signal &&
+                                  now - worker.ended_at <= kSameHand);
+         });
 }
 
 /// Nobody is to blame any more.
 void Supervisor::acquit() {
-  if (root_cause_) worker(*root_cause_).end_kind = EndKind::kConsequence;
+  if (root_cause_) {
+    SupervisedWorker& before = worker(*root_cause_);
+    before.end_kind =
+        before.status && before.status->is_success() ? EndKind::kSucceeded : EndKind::kConsequence;
+  }
   root_cause_.reset();
   victim_.reset();
 }

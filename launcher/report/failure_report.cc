@@ -49,11 +49,13 @@ std::string error_of(const WorkerOutcome& worker) {
   return printable(shorten(worker.ending.error, kLongestShown));
 }
 
-/// "; error: OSError: no space", as of a save: what went wrong while it ended, unless that was another one's end.
+/// "; error: OSError: no space", as of a save: what went wrong while it ended, unless that was another one's end or our
+/// signal itself.
 std::string late_error(const WorkerOutcome& worker) {
   const Ending& ending = worker.ending;
   const bool is_late = worker.stopped_with && !ending.is_own_failure && ending.weight != Weight::kSymptom;
-  return is_late && !ending.error.empty() ? "; error: " + error_of(worker) : std::string();
+  return is_late && !ending.is_of_signal && !ending.error.empty() ? "; error: " + error_of(worker)
+                                                                  : std::string();
 }
 
 /// "ended by SIGTERM", "exited with code 1 after SIGTERM", "failed as well: exited with code 3".
@@ -187,8 +189,9 @@ std::vector<int> alike(const GenerationOutcome& generation, const WorkerOutcome&
 std::string told_of(const std::vector<int>& ranks, std::string text) {
   if (ranks.size() > 1 && text.starts_with("was ")) text.replace(0, 3, "were");
   constexpr std::string_view kEnded = ": was ended by ";
-  const std::size_t at = text.find(kEnded);
-  if (ranks.size() > 1 && at != std::string::npos) text.replace(at + 2, 3, "were");
+  const std::size_t at = text.find(": ");  // behind it stands the symptom, and an error behind a later one
+  if (ranks.size() > 1 && at != std::string::npos && text.substr(at).starts_with(kEnded))
+    text.replace(at + 2, 3, "were");
   return fmt::format("{} {}", rank_phrase(ranks), text);
 }
 
@@ -325,8 +328,12 @@ std::string headline(const WorkerOutcome& worker, const std::string& hostname) {
 
 std::vector<std::string> consequences(const GenerationOutcome& generation) {
   std::vector<std::pair<std::string, std::vector<int>>> groups;  // in the order of the lowest rank
-  std::vector<int> told;                                         // with the root cause
-  if (generation.root_cause) told = alike(generation, generation.workers[*generation.root_cause]);
+  std::vector<int> told;                                         // with the root cause, or before it
+  if (generation.root_cause) {
+    const WorkerOutcome& root = generation.workers[*generation.root_cause];
+    const bool is_alone = generation.reason == StopReason::kSignal;  // lines_before() names no other
+    told = is_alone ? std::vector{root.rank.value()} : alike(generation, root);
+  }
   for (const WorkerOutcome& worker : generation.workers) {
     if (std::find(told.begin(), told.end(), worker.rank.value()) != told.end()) continue;
     std::string text = how_it_ended(worker, generation);

@@ -40,6 +40,8 @@ struct Ending {
   std::string error{};  ///< "ValueError: loss is nan": its own last exception, from stderr or its error file
   /// It had failed before the signal that we sent it, or of what that signal cannot have brought about.
   bool is_own_failure = false;
+  /// Its error is what the program made of our signal: KeyboardInterrupt, torchelastic's SignalException.
+  bool is_of_signal = false;
   /// It had ended, or was ending, when our signal came.
   bool was_over = false;
   /// When it failed, where it says so itself and that was before it ended.

@@ -65,6 +65,17 @@ raise ValueError("mine")
             self.assertIn("ValueError: mine", report["root_cause"]["diagnosis"])
             self.assertEqual(report["generations"][0]["root_cause_rank"], 1)
 
+    def test_each_node_says_a_failure_when_it_comes_and_in_its_report(self):
+        flags = ("--nproc-per-node", 2)
+        script = "[ $RANK != 2 ] || exit 7; exec sleep 100"
+        nodes = self.node(0, script, *flags), self.node(1, script, *flags)
+        said, codes = self.end(*nodes)
+        self.assertEqual(codes, [7, 7], said)
+        for words in said:
+            self.assertRegex(words, r"^ddprun: rank 2 .* exited with code 7 .*\n"
+                                    r"ddprun: /bin/sh failed: rank 2 .* exited with code 7")
+            self.assertEqual(words.count("exited with code 7"), 2, words)
+
     def test_no_worker_is_to_blame_for_a_time_out_of_one_node(self):
         nodes = self.node(0, "exec sleep 100"), self.node(1, "exec sleep 100", "--job-timeout", 1)
         said, codes = self.end(*nodes)

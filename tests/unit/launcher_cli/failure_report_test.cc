@@ -242,6 +242,21 @@ TEST_CASE("what went wrong while a rank was told to end is told, unless it was a
         "rank 1 exited with code 1 after SIGTERM, because rank 0 failed");
 }
 
+TEST_CASE("what a program makes of the signal that ends it is no error of its own") {
+  WorkerOutcome interrupted = stopped(1);
+  interrupted.ending = {.error = "KeyboardInterrupt", .is_of_signal = true};
+  const JobOutcome outcome = job({worker(0, EndKind::kRootCause, ExitStatus::exited(9)), interrupted});
+  CHECK(consequences(outcome.generations[0]).back().find("error") == std::string::npos);
+}
+
+TEST_CASE("where a symptom is what came before the end, the ranks that ended alike are named behind it") {
+  JobOutcome outcome = job({worker(0, EndKind::kRootCause, ExitStatus::killed(SIGTERM)),
+                            worker(1, EndKind::kConsequence, ExitStatus::killed(SIGTERM))},
+                           StopReason::kSignal);
+  outcome.generations[0].root_cause = 0;
+  CHECK(consequences(outcome.generations[0]) == std::vector<std::string>{"rank 1 was killed by SIGTERM"});
+}
+
 TEST_CASE("of a job that was told to stop nobody failed as well, and a drained one has not failed") {
   JobOutcome outcome =
       job({stopped(0), worker(1, EndKind::kConsequence, ExitStatus::killed(SIGHUP))}, StopReason::kSignal);
@@ -262,6 +277,14 @@ TEST_CASE("of several ranks it is said that they were ended") {
   const JobOutcome outcome = job({worker(0, EndKind::kRootCause, ExitStatus::exited(9)), ended(1), ended(2)});
   CHECK(consequences(outcome.generations[0]).back() ==
         "ranks 1-2 were killed by SIGTERM: were ended by somebody else (SIGTERM)");
+  const auto failed = [](int rank) {
+    WorkerOutcome outcome = stopped(rank);
+    outcome.ending = {.error = "OSError: store: was ended by admin"};
+    return outcome;
+  };
+  const JobOutcome other = job({worker(0, EndKind::kRootCause, ExitStatus::exited(9)), failed(1), failed(2)});
+  CHECK_THAT(consequences(other.generations[0]).back(),
+             Catch::EndsWith("; error: OSError: store: was ended by admin"));
 }
 
 TEST_CASE("the traceback is shown, whatever was printed after it") {

@@ -324,6 +324,9 @@ TEST_CASE("who had raised before our signal came failed by itself, who ended of 
   // A handler of our signal may end in any other one.
   CHECK_FALSE(ending(ExitStatus::killed(SIGABRT), {"", SIGTERM}).is_own_failure);
   CHECK_FALSE(ending(ExitStatus::exited(1), {raised("lightning.SIGTERMException"), SIGTERM}).is_own_failure);
+  CHECK(ending(ExitStatus::exited(1), {raised("lightning.SIGTERMException"), SIGTERM}).is_of_signal);
+  CHECK(ending(ExitStatus::killed(SIGINT), {printed_symptom("KeyboardInterrupt"), SIGINT}).is_of_signal);
+  CHECK_FALSE(ending(ExitStatus::exited(1), {raised("OSError: no space"), SIGTERM}).is_of_signal);
   CHECK_FALSE(ending(ExitStatus::exited(143), {"", SIGTERM}).is_own_failure);
   CHECK(ending(ExitStatus::exited(1), {raised(kClosed), SIGTERM}).weight == Weight::kSymptom);
 }
