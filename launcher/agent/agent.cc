@@ -80,6 +80,7 @@ class Agent final : membership::Listener, WorkerGroup::Listener, LookLine {
   void hear(const RoundBegins& begins) {
     round_ = begins.round;
     outcome_.restarts_used = round_.seat.restarts_used;
+    outcome_.restarts_allowed = round_.seat.restarts_allowed;
     raise(begins);
   }
   void hear(const LeaseLost& lost) {

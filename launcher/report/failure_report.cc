@@ -285,11 +285,15 @@ std::string first_line(const JobOutcome& outcome, const std::optional<RootCause>
 
 std::vector<std::string> restart_lines(const JobOutcome& outcome, const ReportContext& context) {
   if (outcome.restarts_used == 0 && context.max_restarts == 0) return {};
+  const int allowed = outcome.restarts_allowed.value_or(context.max_restarts);
   // Those that are older than the window cost nothing any more.
-  const std::string used = context.restart_window
-                               ? fmt::format("{} used, {} are allowed within {}", outcome.restarts_used,
-                                             context.max_restarts, format_duration(*context.restart_window))
-                               : fmt::format("{} of {} used", outcome.restarts_used, context.max_restarts);
+  std::string used = context.restart_window && allowed == context.max_restarts
+                         ? fmt::format("{} used, {} are allowed within {}", outcome.restarts_used, allowed,
+                                       format_duration(*context.restart_window))
+                         : fmt::format("{} of {} used", outcome.restarts_used, allowed);
+  if (context.max_restarts > 0 && allowed != context.max_restarts)
+    used += fmt::format(" (--max-restarts counts where the coordinator runs; here it is {})",
+                        context.max_restarts);
   const bool is_said = outcome.refusal.empty() || outcome.granted_restart;  // that is how it ended
   return {is_said ? used : fmt::format("{}; {}", used, outcome.refusal)};
 }

@@ -96,6 +96,7 @@ void JobStatePublisher::round_begins(const membership::Round& round) {
   state_.world_size = round.seat.world_size.value();
   state_.restart_count = membership::restart_count(round.seat.generation);
   state_.restarts_used = round.seat.restarts_used;
+  state_.max_restarts = round.seat.restarts_allowed.value_or(plan_.options.max_restarts);
   state_.base_rank = round.seat.base_rank.value();
   state_.log_dir = attempt_directory(plan_, round.seat.generation);
   publish("running");

@@ -127,6 +127,8 @@ struct JobOutcome {
   int signal = 0;         ///< kSignal: which
   std::string why;        ///< why no further generation: "restart budget of 3 is spent"
   int restarts_used = 0;  ///< of --max-restarts
+  /// The coordinator's --max-restarts, which counts; none: nobody said.
+  std::optional<int> restarts_allowed{};
   /// None has begun since, and `why` tells what ended the job.
   std::optional<GrantedRestart> granted_restart;
   std::string refusal;  ///< why there was no further restart although the budget had one; may be empty

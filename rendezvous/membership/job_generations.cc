@@ -124,6 +124,7 @@ void Job::open_generation(const std::string& why, TimePoint now, JobActions& out
   std::vector<Seat> seats = make_seats(seating.by_rank, generation_);
   for (Seat& seat : seats) {
     seat.restarts_used = restarts_.restarts_used();
+    seat.restarts_allowed = spec_.max_restarts;
     seat.coordinator = coordinator_;
   }
   for (std::size_t i = 0; i < seats.size(); ++i) nodes_.at(seating.by_rank[i].node.id).seat = seats[i];

@@ -129,6 +129,10 @@ static void describe(Fields& fields, Described<Fields, Seat>& seat) {
   fields.number("base_role_rank", seat.base_role_rank, 0, kMaxRanks);
   fields.number("role_world", seat.role_world_size, 1, kMaxRanks);
   fields.name("coordinator", seat.coordinator);
+  if (fields.has("allowed", seat.restarts_allowed.has_value())) {
+    if constexpr (Fields::kReads) seat.restarts_allowed.emplace();
+    fields.number("allowed", *seat.restarts_allowed);
+  }
 }
 
 template <class Fields>

@@ -62,7 +62,8 @@ constexpr int restart_count(Generation generation) { return static_cast<int>(gen
 /// One node's place in a generation.
 struct Seat {
   Generation generation{1};
-  int restarts_used = 0;  ///< of the budget
+  int restarts_used = 0;                ///< of the budget
+  std::optional<int> restarts_allowed;  ///< the coordinator's --max-restarts; none: it did not say
   NodeRank node_rank;
   int nodes = 1;
   Rank base_rank;

@@ -76,6 +76,13 @@ raise ValueError("mine")
                                     r"ddprun: /bin/sh failed: rank 2 .* exited with code 7")
             self.assertEqual(words.count("exited with code 7"), 2, words)
 
+    def test_the_restarts_that_the_coordinator_allows_count_and_another_node_says_so(self):
+        nodes = self.node(0, "exec sleep 100"), self.node(1, "exit 7", "--max-restarts", 3)
+        said, codes = self.end(*nodes)
+        self.assertEqual(codes, [7, 7], said)
+        self.assertNotIn("restarts", said[0])
+        self.assertIn("restarts  0 of 0 used (--max-restarts counts where the coordinator runs; here it is 3)\n", said[1])
+
     def test_no_worker_is_to_blame_for_a_time_out_of_one_node(self):
         nodes = self.node(0, "exec sleep 100"), self.node(1, "exec sleep 100", "--job-timeout", 1)
         said, codes = self.end(*nodes)

@@ -492,6 +492,18 @@ TEST_CASE("starts that cost no restart are not counted among those that do") {
   CHECK_THAT(render_report(outcome, std::nullopt, where), Catch::Contains("  restarts  1 of 3 used\n"));
 }
 
+TEST_CASE("the coordinator's --max-restarts counts, and the report of another node says so") {
+  JobOutcome outcome{.exit_code = 7, .restarts_allowed = 0};
+  outcome.generations.resize(1);
+  ReportContext where = context();
+  where.max_restarts = 3;
+  CHECK_THAT(
+      render_report(outcome, std::nullopt, where),
+      Catch::Contains(
+          "  restarts  0 of 0 used (--max-restarts counts where the coordinator runs; here it is 3)\n"));
+  CHECK(nlohmann::json::parse(report_json(outcome, std::nullopt, where))["restarts"]["allowed"] == 0);
+}
+
 TEST_CASE("the line of the restarts tells of restarts only, and why there was none") {
   JobOutcome outcome{.exit_code = 7, .reason = StopReason::kRoundStopped, .restarts_used = 1};
   outcome.why = "rank 1 exited with code 7 on node 1 (b); the restart budget is spent: 1 of 1";

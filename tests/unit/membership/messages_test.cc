@@ -174,6 +174,13 @@ TEST_CASE("a frame that is too long is refused by its header") {
   CHECK(parse_frame_length(header).error().message() == "a frame of 2130706432 bytes, more than 65536");
 }
 
+TEST_CASE("a seat tells how many restarts the coordinator allows, where it says so") {
+  Order order{.kind = OrderKind::kRun, .generation = Generation(1), .seat = Seat{.coordinator = "c"}};
+  CHECK_FALSE(there_and_back(order).seat->restarts_allowed);
+  order.seat->restarts_allowed = 3;
+  CHECK(there_and_back(order).seat->restarts_allowed == 3);
+}
+
 TEST_CASE("a hello tells who hosts the coordinator, and why a node that comes back was cut off") {
   Hello hello = hello_of("b");
   CHECK_FALSE(there_and_back(hello).node.hosts_coordinator);
