@@ -238,7 +238,8 @@ Finding about_name(const MachineFacts& machine) {
         "name", fmt::format("{}, which took {:.1f} s", state, machine.name_seconds),
         "a name server does not answer: correct /etc/resolv.conf, or write the hosts into /etc/hosts");
   }
-  if (are_all_loopback(machine.name_addresses) && !machine.route_address.empty()) {
+  const bool is_told_otherwise = machine.gloo_interface && !machine.gloo_interface->empty();
+  if (are_all_loopback(machine.name_addresses) && !machine.route_address.empty() && !is_told_otherwise) {
     return to_note(
         "name", state,
         fmt::format(

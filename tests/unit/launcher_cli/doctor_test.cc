@@ -1,9 +1,11 @@
+#include "launcher/doctor/hosts.h"
 #include "launcher/doctor/machine.h"
 #include "tests/support/catch.h"
 #include "tests/unit/launcher_cli/golden_page.h"
 
 #include <algorithm>
 #include <string>
+#include <vector>
 
 using namespace ddprun::launcher;
 
@@ -169,6 +171,15 @@ TEST_CASE("a name that means the loopback is a trap for jobs of several nodes") 
   CHECK(finding_about(machine, "name").mend ==
         "gloo listens there, where no other node comes: for jobs of several nodes write 10.0.0.2 node-a into "
         "/etc/hosts, or set GLOO_SOCKET_IFNAME");
+  // Among several hosts it is wrong, unless GPUs do the work.
+  CHECK(sheet_of(machine, "0.1.0").wrong.empty());
+  machine.gpus.clear();
+  const std::vector<Finding> wrong = sheet_of(machine, "0.1.0").wrong;
+  CHECK(std::any_of(wrong.begin(), wrong.end(),
+                    [](const Finding& finding) { return finding.topic == "name"; }));
+  machine.gloo_interface = "eth0";
+  CHECK(finding_about(machine, "name").kind == FindingKind::kOk);
+  machine.gloo_interface.reset();
   machine.name_addresses = {"127.0.1.1", "10.0.0.2"};
   CHECK(finding_about(machine, "name").kind == FindingKind::kOk);
   machine.name_seconds = 5.02;
