@@ -123,7 +123,7 @@ void declare_doctor(CLI::App& app, CommandLine& line) {
            [&endpoint = options.endpoint](const std::string& text) {
              return keep(endpoint, parse_endpoint(text, LoneWord::kHost));
            });
-  add_flag(app, "node-rank", "K", "this host's place; they meet at that of 0 [whose HOST is]",
+  add_flag(app, "node-rank", "K", "this host's place; they meet at that of 0 [the one that has HOST]",
            into(options.node_rank, 0, kMostDoctorHosts - 1));
   add_flag(
       app, "timeout", "TIME", "wait so long for all of them [1m]",

@@ -51,13 +51,11 @@ class Pages(CommandTest):
         self.assertIn("to note", doctor)
 
     def test_the_commands_of_the_page_of_job_files(self):
-        self.write_job(data={"type": "mnist", "path": str(ROOT / "configs/data/mnist-subset"), "train_samples": 640, "test_samples": 20})
         for name in ("a.png", "b.png"):
             write_png(self.folder / name, numpy.random.default_rng(1).integers(0, 256, (28, 28), numpy.uint8))
-        self.train()
         said = {line.split()[1]: self.type(line) for line in commands("docs/job-files.md")}
-        self.assertEqual(sorted(said), ["eval", "export", "init", "list", "predict", "smoke", "summary", "validate"])
-        self.assertTrue((self.folder / "mine.json").exists())
+        self.assertEqual(sorted(said), ["--nproc-per-node", "eval", "export", "init", "list", "predict", "smoke", "summary", "validate"])
+        self.assertIn("done: ", said["--nproc-per-node"])
         self.assertIn("resnet", said["list"])
         self.assertRegex(said["predict"], r"a\.png  \d  \d+\.\d\d %\nb\.png  \d  \d+\.\d\d %\n")
         self.assertIn("all is well", said["smoke"])

@@ -278,9 +278,9 @@ TEST_CASE("of several ranks it is said that they were ended") {
   CHECK(consequences(outcome.generations[0]).back() ==
         "ranks 1-2 were killed by SIGTERM: were ended by somebody else (SIGTERM)");
   const auto failed = [](int rank) {
-    WorkerOutcome outcome = stopped(rank);
-    outcome.ending = {.error = "OSError: store: was ended by admin"};
-    return outcome;
+    WorkerOutcome gone = stopped(rank);
+    gone.ending = {.error = "OSError: store: was ended by admin"};
+    return gone;
   };
   const JobOutcome other = job({worker(0, EndKind::kRootCause, ExitStatus::exited(9)), failed(1), failed(2)});
   CHECK_THAT(consequences(other.generations[0]).back(),
