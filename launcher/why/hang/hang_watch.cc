@@ -13,18 +13,6 @@
 namespace ddprun::launcher::why {
 namespace {
 
-/// What may be done about it is too late once it is killed.
-std::string without_advice(std::string reason) {
-  constexpr std::string_view kBegin = "; kill -CONT ";
-  constexpr std::string_view kEnd = " lets it go on";
-  for (std::size_t at = reason.find(kBegin); at != std::string::npos; at = reason.find(kBegin, at)) {
-    const std::size_t end = reason.find(kEnd, at);
-    if (end == std::string::npos) break;
-    reason.erase(at, end + kEnd.size() - at);
-  }
-  return reason;
-}
-
 double in_seconds(std::chrono::milliseconds time) { return std::chrono::duration<double>(time).count(); }
 
 }  // namespace
@@ -142,9 +130,8 @@ void HangWatch::end_workers(const Hang& hang) {
     return target.pid > 0 && (all || is_guilty(target.rank));
   };
   const auto count = std::count_if(targets_.begin(), targets_.end(), is_ended);
-  const std::string reason =
-      fmt::format("no progress for {} ({}), so ddprun ended {}: {}", limit, limits_.timeout_name,
-                  count > 1 ? "them" : "it", without_advice(hang.reason));
+  const std::string reason = fmt::format("no progress for {} ({}), so ddprun ended {}: {}", limit,
+                                         limits_.timeout_name, count > 1 ? "them" : "it", hang.reason);
   for (const RankTarget& target : targets_) {
     if (!is_ended(target)) continue;
     // Who is dying anyway, and is long about it, ends of what it is dying of.

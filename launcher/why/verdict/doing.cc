@@ -24,10 +24,7 @@ std::optional<Activity> held_activity(const RankFacts& facts) {
                         : fmt::format("a debugger: pid {} ({})", now.tracer, printable(now.tracer_name));
     return Activity{Doing::kTraced, fmt::format("is held by {}", who), {}};
   }
-  if (is_stopped(now))
-    return Activity{Doing::kStopped,
-                    fmt::format("is stopped by a signal (SIGSTOP); kill -CONT {} lets it go on", facts.pid),
-                    {}};
+  if (is_stopped(now)) return Activity{Doing::kStopped, "is stopped by a signal (SIGSTOP)", {}};
   // One that has slept and come back between the looks is in the next wait, as who reads a slow disk is.
   const bool is_same_wait = facts.first.threads.front().call == now.threads.front().call &&
                             facts.first.threads.front().switches == now.threads.front().switches;

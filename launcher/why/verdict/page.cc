@@ -9,7 +9,9 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <map>
 #include <set>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -126,6 +128,21 @@ std::string guilty_part(const JobPicture& picture, const Verdict& verdict) {
   return text;
 }
 
+/// How those who are stopped go on, by host.
+std::string advice(const Verdict& verdict) {
+  std::map<std::string, std::vector<int>> stopped;
+  for (const RankVerdict& rank : verdict.ranks) {
+    if (is_guilty(verdict, rank.rank) && rank.activity.doing == Doing::kStopped)
+      stopped[is_on_several_hosts(verdict) ? rank.host : std::string()].push_back(rank.pid);
+  }
+  std::string text;
+  for (const auto& [host, pids] : stopped)
+    text += fmt::format("    kill -CONT {}{} lets {} go on\n", fmt::join(pids, " "),
+                        host.empty() ? std::string() : " on host " + printable(host),
+                        pids.size() == 1 ? "it" : "them");
+  return text;
+}
+
 /// Ranks that say the same are told in one line.
 std::string others_part(const Verdict& verdict) {
   std::vector<std::pair<std::string, std::vector<int>>> lines;
@@ -164,7 +181,7 @@ std::string_view remark(const Verdict& verdict) {
 std::string render(const JobPicture& picture, const Verdict& verdict) {
   std::string text = head(picture, verdict);
   if (!verdict.reason.empty()) text += fmt::format("  {}\n", verdict.reason);
-  if (verdict.health != Health::kSlow) text += guilty_part(picture, verdict);
+  if (verdict.health != Health::kSlow) text += advice(verdict) + guilty_part(picture, verdict);
   text += remark(verdict);
   text += others_part(verdict);
   for (const std::string& note : verdict.notes) text += fmt::format("  ({})\n", printable(note));

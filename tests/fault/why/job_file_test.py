@@ -67,10 +67,11 @@ class JobFile(unittest.TestCase):
         job = self.start("--set", "/hang_timeout_s=0", "--hang-report", "2s")
         self.stop_rank_1(job)
         said = ""
-        while "rank 1 is stopped" not in said:
+        while "kill -CONT" not in said:
             line = job.stdout.readline()
             self.assertTrue(line, said)
             said += line
+        self.assertIn("rank 1 is stopped", said)
         pid = int(re.search(r"kill -CONT (\d+)", said)[1])
         os.kill(pid, signal.SIGCONT)
         while "epoch" not in (line := job.stdout.readline()):

@@ -109,12 +109,12 @@ TEST_CASE("who is stopped while another part gets on is accused of those that wa
   CHECK(verdict.is_of_part);
 }
 
-TEST_CASE("of several that are held each is told with its own number, and what they share is said once") {
+TEST_CASE("of several that are held what they share is said once, and how they go on with their numbers") {
   RankFacts a = rank_in(0, SYS_futex), b = rank_in(1, SYS_futex);
   for (RankFacts* rank : {&a, &b}) rank->second.threads[0].state = "T";
-  CHECK(judge(picture_of({a, b})).reason ==
-        "rank 0 is stopped by a signal (SIGSTOP); kill -CONT 100 lets it go on; rank 1 is stopped by a "
-        "signal (SIGSTOP); kill -CONT 101 lets it go on");
+  CHECK(judge(picture_of({a, b})).reason == "ranks 0-1 are stopped by a signal (SIGSTOP)");
+  CHECK(render(picture_of({a, b}), judge(picture_of({a, b})))
+            .find("\n    kill -CONT 100 101 lets them go on\n") != std::string::npos);
   for (RankFacts* rank : {&a, &b}) rank->second.is_frozen = true;
   CHECK(judge(picture_of({a, b})).reason == "ranks 0-1 are frozen by a control group (freezer)");
 }
