@@ -142,9 +142,7 @@ class Agent final : membership::Listener, WorkerGroup::Listener, LookLine {
     raise(WorkerExited{.local_rank = local_rank, .status = status, .ending = std::move(ending)});
   }
   WorkerOutcome look_at(LocalRank local_rank);
-  [[nodiscard]] std::string hang_of(Rank rank) const {
-    return deps_.hang_of ? deps_.hang_of(rank) : std::string();
-  }
+  [[nodiscard]] HangEnd hang_of(Rank rank) const { return deps_.hang_of ? deps_.hang_of(rank) : HangEnd(); }
 
   [[nodiscard]] ConsoleWait::Patience patience() const {
     using enum ConsoleWait::Patience;

@@ -32,7 +32,7 @@ struct AgentDeps {
   /// What is known of a failed worker's end, for the other nodes.
   std::function<membership::Account(const WorkerOutcome&)> account_of;
   /// Why that rank was killed for its want of progress, by who watches for it; empty: it was not. Null: nobody watches.
-  std::function<std::string(Rank)> hang_of{};
+  std::function<HangEnd(Rank)> hang_of{};
   /// The job is over: says so through `output`, for which the agent then waits, in bounds.
   std::function<void(const JobOutcome&)> on_end;
   /// `lost_output` is known as well: the last that is to be said.

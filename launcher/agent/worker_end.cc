@@ -23,6 +23,10 @@ Ending ending_of(const WorkerOutcome& worker, const std::optional<ErrorFile>& er
                  const std::vector<int>& final_codes) {
   Ending ending = worker.status->is_success() ? Ending() : judge_worker(worker, error_file);
   ending.was_over = worker.was_leaving != Leaving::kNotYet && !worker.stopped_with;
+  if (worker.is_killed_for_hang() && worker.hang.is_of_those_ended) {
+    ending.weight = Weight::kSymptom;
+    ending.symptom = "waited for a rank that had ended";
+  }
   const bool is_final =
       std::find(final_codes.begin(), final_codes.end(), worker.status->code()) != final_codes.end();
   // Who says "do not restart" knows what it ended of.

@@ -181,6 +181,16 @@ void WorkerGroup::ask_member(const Worker& worker, pid_t pid, int signal) {
   worker.child->signal_member(pid, SIGCONT);
 }
 
+// A terminal sends them to all of its foreground group, and a shell waits for its program to end of it.
+void WorkerGroup::ask_started(const Worker& worker, int signal) {
+  const pid_t leader = worker.child->pid();
+  if ((signal != SIGINT && signal != SIGQUIT) || !only_starts_programs(leader)) return;
+  for (const pid_t pid : started_behind(read_processes(), leader, only_starts_programs)) {
+    asked_members_.insert(pid);
+    ask_member(worker, pid, signal);
+  }
+}
+
 void WorkerGroup::await_groups_no_longer() {
   groups_alarm_.cancel();
   for (const auto& worker : workers_) {
@@ -201,6 +211,7 @@ void WorkerGroup::ask_to_end(const std::vector<LocalRank>& workers, int signal) 
     asked.asked_with = signal;
     note_words_before(asked, signal);
     asked.child->signal(signal);
+    ask_started(asked, signal);
     asked.child->signal_group(SIGCONT);  // a stopped one hears nothing else
   }
 }
@@ -226,6 +237,7 @@ bool WorkerGroup::signal_each(int signal) {
   for (const auto& worker : workers_) {
     if (!worker->child || !worker->child->is_running()) continue;
     worker->child->signal(signal);
+    worker->outcome.passed_on = signal;
     was_heard = true;
   }
   if (!was_heard) kept_.insert(signal);
@@ -280,6 +292,8 @@ void WorkerGroup::note_last_words(Worker& worker) {
 void WorkerGroup::note_words_before(Worker& worker, int signal) {
   if (worker.before_signal || !worker.streams) return;
   worker.outcome.was_leaving = leaving(worker.outcome.pid);
+  const std::optional<ProcessEntry> process = read_process(worker.outcome.pid);
+  worker.outcome.was_stopped = process && process->state == 'T';
   if (ignores_signal(worker.outcome.pid, signal)) return;
   worker.streams->drain();
   worker.before_signal = {worker.streams->last_traceback().text, mark_of(worker.spec.error_file)};

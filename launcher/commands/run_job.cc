@@ -176,8 +176,8 @@ int run_watched(Plan plan, const rlimit& open_files, const why::HangLimits& hang
                         .plan = plan,
                         .quiet = quiet,
                         .print = [&](std::string_view page) { output.write_launcher_line(page); },
-                        .note_end = [&](int rank, const std::string& reason,
-                                        const std::string& page) { reporter.note_hang(rank, reason, page); },
+                        .note_end = [&](int rank, const HangEnd& end,
+                                        const std::string& page) { reporter.note_hang(rank, end, page); },
                         .tell_hang =
                             [&](const Hang& hang) {
                               if (events) events->hang_found(hang);

@@ -16,8 +16,11 @@
 #include <cerrno>
 #include <charconv>
 #include <csignal>
+#include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <map>
+#include <system_error>
 
 namespace ddprun::launcher {
 namespace {
@@ -202,6 +205,31 @@ std::string variable_of(pid_t pid, std::string_view name) {
       return std::string(entry.substr(name.size() + 1));
   }
   return {};
+}
+
+bool only_starts_programs(pid_t pid) {
+  static constexpr std::array<std::string_view, 16> kNames{
+      "sh", "bash", "dash", "ash",    "busybox", "zsh",  "ksh",     "mksh",
+      "uv", "nsys", "ncu",  "strace", "fish",    "time", "timeout", "unshare"};
+  std::error_code unreadable;
+  const std::string name =
+      std::filesystem::read_symlink(fmt::format("/proc/{}/exe", pid), unreadable).filename().string();
+  return std::find(kNames.begin(), kNames.end(), name) != kNames.end();
+}
+
+std::vector<pid_t> started_behind(const std::vector<ProcessEntry>& processes, pid_t leader,
+                                  const std::function<bool(pid_t)>& only_starts) {
+  std::vector<pid_t> found{leader};
+  for (std::size_t next = 0; next < found.size(); ++next) {
+    const pid_t parent = found[next];
+    if (!only_starts(parent)) continue;
+    for (const ProcessEntry& process : processes) {
+      if (process.parent == parent && process.group == leader && !process.has_ended())
+        found.push_back(process.pid);
+    }
+  }
+  found.erase(found.begin());
+  return found;
 }
 
 bool ignores_signal(pid_t pid, int signal) { return has_signal(status_of(pid), "SigIgn", signal); }

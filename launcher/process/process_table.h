@@ -65,6 +65,14 @@ bool has_tag(pid_t pid, std::string_view tag);
 /// A variable of the environment that a process was started with; empty: it has none, or that cannot be read.
 std::string variable_of(pid_t pid, std::string_view name);
 
+/// Whether it is a shell, or another program that starts programs and waits for them.
+bool only_starts_programs(pid_t pid);
+
+/// What a process that only starts programs has started, and so on, in the OS process group that it leads. Empty where
+/// it does something itself. Pure, but for `only_starts`.
+std::vector<pid_t> started_behind(const std::vector<ProcessEntry>& processes, pid_t leader,
+                                  const std::function<bool(pid_t)>& only_starts);
+
 /// Whether a process ignores `signal`, as what a shell starts with `&` ignores SIGINT.
 bool ignores_signal(pid_t pid, int signal);
 /// Whether it has a handler for `signal`.

@@ -288,6 +288,14 @@ Answer other_signal(const Facts& facts) {
   return {};
 }
 
+Answer signal_passed_on(const Facts& facts) {
+  const std::optional<int> signal = facts.evidence.passed_on;
+  if (!signal || !facts.status.is_killed() || facts.status.signal() != *signal) return {};
+  return fmt::format(
+      "ddprun received {} and passed it on to its workers, and this program does not handle it",
+      signal_name(*signal));
+}
+
 Answer exit_code_convention(const Facts& facts) {
   if (facts.status.is_killed()) return {};
   const int code = facts.status.code();
@@ -320,6 +328,7 @@ std::optional<std::string> diagnose(const ExitStatus& status, const LastWords& w
                                   python_exception_at_abort,
                                   cpp_exception,
                                   aborted,
+                                  signal_passed_on,
                                   other_signal,
                                   address_in_use,
                                   python_exception,

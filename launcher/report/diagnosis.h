@@ -12,6 +12,7 @@ namespace ddprun::launcher {
 /// What the machine can tell about a worker's end; gathered by evidence.h, invented by tests.
 struct Evidence {
   std::string hang;                 ///< why ddprun itself ended it (--hang-timeout)
+  std::optional<int> passed_on;     ///< a signal that the launcher got last and passed on to its workers
   std::string oom_kernel_line;      ///< the kernel log's line about this pid, where it can be read
   bool oom_kill_in_cgroup = false;  ///< our cgroup counted an out-of-memory kill since the job started
   std::uint64_t memory_limit = 0;   ///< of the cgroup, in bytes; 0: none

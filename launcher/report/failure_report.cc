@@ -34,8 +34,10 @@ bool has_left(const WorkerOutcome& worker) { return worker.status && worker.stat
 /// once. Nobody tells which of them it reached first, for who has more memory is longer about its end.
 bool is_by_others(const WorkerOutcome& worker) {
   constexpr std::array kSent{SIGKILL, SIGTERM, SIGINT, SIGHUP};
-  return !worker.stopped_with && worker.ending.error.empty() && !worker.is_killed_for_hang() &&
-         std::any_of(kSent.begin(), kSent.end(), [&](int signal) { return is_killed_by(worker, signal); });
+  const bool is_passed_on = worker.passed_on && is_killed_by(worker, *worker.passed_on);
+  const bool is_sent = is_passed_on || std::any_of(kSent.begin(), kSent.end(),
+                                                   [&](int signal) { return is_killed_by(worker, signal); });
+  return !worker.stopped_with && worker.ending.error.empty() && !worker.is_killed_for_hang() && is_sent;
 }
 
 /// "exited with code 1", "left with exit code 0", "failed": what a root cause did.
@@ -198,14 +200,20 @@ std::string told_of(const std::vector<int>& ranks, std::string text) {
 std::string symptom_line(const RootCause& root, const GenerationOutcome* generation) {
   const Ending& ending = root.worker.ending;
   if (ending.weight != Weight::kSymptom || has_left(root.worker)) return {};
+  std::vector<int> stopped;
   std::vector<int> running;
   for (const WorkerOutcome& worker : generation->workers) {
-    if (worker.stopped_with && !worker.ending.is_own_failure) running.push_back(worker.rank.value());
+    if (!worker.stopped_with || worker.ending.is_own_failure) continue;
+    (worker.was_stopped ? stopped : running).push_back(worker.rank.value());
   }
-  const std::string who = running.empty() ? std::string()
-                                          : fmt::format("; {} {} still running", rank_phrase(running),
-                                                        running.size() == 1 ? "was" : "were");
-  return fmt::format("  a symptom: it {}, and no other rank has said why{}\n", ending.symptom, who);
+  const auto said_of = [](const std::vector<int>& ranks, std::string_view what) {
+    return ranks.empty()
+               ? std::string()
+               : fmt::format("; {} {} {}", rank_phrase(ranks), ranks.size() == 1 ? "was" : "were", what);
+  };
+  return fmt::format("  a symptom: it {}, and no other rank has said why{}{}\n", ending.symptom,
+                     said_of(stopped, "stopped by a signal (SIGSTOP), which may be why"),
+                     said_of(running, "still running"));
 }
 
 /// The error file, without what stderr has just shown. The stack of a C++ program may be its message alone.
@@ -284,8 +292,8 @@ std::string first_line(const JobOutcome& outcome, const std::optional<RootCause>
 }
 
 std::vector<std::string> restart_lines(const JobOutcome& outcome, const ReportContext& context) {
-  if (outcome.restarts_used == 0 && context.max_restarts == 0) return {};
   const int allowed = outcome.restarts_allowed.value_or(context.max_restarts);
+  if (outcome.restarts_used == 0 && context.max_restarts == 0 && allowed == 0) return {};
   // Those that are older than the window cost nothing any more.
   std::string used = context.restart_window && allowed == context.max_restarts
                          ? fmt::format("{} used, {} are allowed within {}", outcome.restarts_used, allowed,
@@ -330,13 +338,13 @@ std::string headline(const WorkerOutcome& worker, const std::string& hostname) {
                      has_left(worker) ? ", while others waited for it" : "");
 }
 
-std::vector<std::string> consequences(const GenerationOutcome& generation) {
+std::vector<std::string> consequences(const GenerationOutcome& generation, bool is_root_told) {
   std::vector<std::pair<std::string, std::vector<int>>> groups;  // in the order of the lowest rank
-  std::vector<int> told;                                         // with the root cause, or before it
+  std::vector<int> told;
   if (generation.root_cause) {
     const WorkerOutcome& root = generation.workers[*generation.root_cause];
-    const bool is_alone = generation.reason == StopReason::kSignal;  // lines_before() names no other
-    told = is_alone ? std::vector{root.rank.value()} : alike(generation, root);
+    // lines_before() names no other.
+    told = is_root_told ? alike(generation, root) : std::vector{root.rank.value()};
   }
   for (const WorkerOutcome& worker : generation.workers) {
     if (std::find(told.begin(), told.end(), worker.rank.value()) != told.end()) continue;
@@ -372,7 +380,8 @@ std::string render_report(const JobOutcome& outcome, const std::optional<RootCau
   const bool is_ours = root && root->host.empty() && !outcome.generations.empty();
   if (root) text += root_section(*root, is_ours ? &outcome.generations.back() : nullptr);
   std::string facts;
-  if (!outcome.generations.empty()) facts += labelled("then", consequences(outcome.generations.back()));
+  if (!outcome.generations.empty())
+    facts += labelled("then", consequences(outcome.generations.back(), is_ours));
   facts += labelled("restarts", restart_lines(outcome, context));
   if (!context.report_file.empty()) {
     facts += labelled("logs", {context.log_root});

@@ -59,6 +59,7 @@ std::string headline(const WorkerOutcome& worker, const std::string& hostname);
 
 /// Lines such as "ranks 0-2: ended by SIGTERM, because rank 3 failed", by rank. Empty when there is nothing
 /// to tell.
-std::vector<std::string> consequences(const GenerationOutcome& generation);
+/// `is_root_told`: the root cause has been, and those that ended alike with it.
+std::vector<std::string> consequences(const GenerationOutcome& generation, bool is_root_told = true);
 
 }  // namespace ddprun::launcher

@@ -7,7 +7,7 @@
 namespace ddprun::launcher {
 
 bool WorkerOutcome::is_killed_for_hang() const {
-  return !hang.empty() && status && status->is_killed() && status->signal() == SIGKILL;
+  return !hang.reason.empty() && status && status->is_killed() && status->signal() == SIGKILL;
 }
 
 std::string_view to_string(EndKind end_kind) {

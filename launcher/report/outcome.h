@@ -56,6 +56,12 @@ struct WorkerFate {
   Ending ending;
 };
 
+/// Why a worker was ended for its want of progress, beside the agent.
+struct HangEnd {
+  std::string reason;              ///< "no progress for 5 s (--hang-timeout), so …"; empty: it was not
+  bool is_of_those_ended = false;  ///< it waited for ranks that had ended, and they are to blame
+};
+
 /// Everything known about one worker of one generation once it is over: what any node may know, and what only its own
 /// does. Facts only: failure_report.h writes the prose.
 struct WorkerOutcome : membership::WorkerEnd, WorkerFate {
@@ -71,8 +77,9 @@ struct WorkerOutcome : membership::WorkerEnd, WorkerFate {
   bool error_file_is_late = false;
   bool traceback_is_late = false;
   Leaving was_leaving = Leaving::kNotYet;  ///< when our signal came
-  /// Why it was ended for its want of progress, beside the agent: "no progress for 5 s (--hang-timeout), so …".
-  std::string hang;
+  HangEnd hang;
+  std::optional<int> passed_on;  ///< a signal that the launcher got last and passed on to its workers
+  bool was_stopped = false;      ///< by SIGSTOP or SIGTSTP, when our signal came
   std::string stuck_in;  ///< kNotEnded: describe_stuck, e.g. "D (disk sleep) in nfs_wait_bit_killable"
 
   /// And has not ended of something else just before.

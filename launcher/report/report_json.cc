@@ -35,7 +35,7 @@ Json worker_json(const WorkerOutcome& worker) {
   }
   json["exception"] = or_null(worker.ending.error);
   json["symptom"] = or_null(worker.ending.symptom);
-  if (worker.is_killed_for_hang()) json["hang"] = worker.hang;
+  if (worker.is_killed_for_hang()) json["hang"] = worker.hang.reason;
   if (!worker.stuck_in.empty()) json["stuck_in"] = worker.stuck_in;
   json["stdout"] = or_null(worker.stdout_path);
   json["stderr"] = or_null(worker.stderr_path);

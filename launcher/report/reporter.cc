@@ -95,14 +95,14 @@ Reporter::Reporter(const Plan& plan, std::function<void(std::string_view text)> 
                .max_restarts = plan.options.max_restarts,
                .restart_window = plan.options.max_restarts_window} {}
 
-void Reporter::note_hang(int rank, const std::string& reason, const std::string& page) {
-  hangs_[rank] = reason;
+void Reporter::note_hang(int rank, HangEnd end, const std::string& page) {
+  hangs_[rank] = std::move(end);
   context_.hang_page = page;
 }
 
-std::string Reporter::hang_of(Rank rank) const {
+HangEnd Reporter::hang_of(Rank rank) const {
   const auto found = hangs_.find(rank.value());
-  return found == hangs_.end() ? std::string() : found->second;
+  return found == hangs_.end() ? HangEnd() : found->second;
 }
 
 RootCause Reporter::examine(const WorkerOutcome& worker, const WorkerOutcome* victim) {
@@ -110,9 +110,10 @@ RootCause Reporter::examine(const WorkerOutcome& worker, const WorkerOutcome* vi
   root.unread_error_file = why_unreadable(worker);
   if (!worker.status) return root;
   Evidence evidence = gather_evidence(*worker.status, worker.pid, oom_, space_.value_or(Evidence{}));
-  if (worker.is_killed_for_hang()) evidence.hang = worker.hang;
   if (victim != nullptr) root.victim = *victim;
   const WorkerOutcome& speaker = root.speaker();
+  if (speaker.is_killed_for_hang()) evidence.hang = speaker.hang.reason;
+  evidence.passed_on = speaker.passed_on;
   const std::optional<ErrorFile> file = victim == nullptr ? root.error_file : load_error_file(speaker);
   const LastWords words = last_words(speaker, file);
   root.exception = last_exception(*speaker.status, words);

@@ -35,9 +35,9 @@ class Reporter final : public Observer {
   /// asked for when a generation failed before.
   void finish(const JobOutcome& outcome);
   /// This rank is about to be killed because the job hangs; `page` is what `ddprun why` says.
-  void note_hang(int rank, const std::string& reason, const std::string& page);
-  /// What was noted of it in this generation, or empty.
-  [[nodiscard]] std::string hang_of(Rank rank) const;
+  void note_hang(int rank, HangEnd end, const std::string& page);
+  /// What was noted of it in this generation.
+  [[nodiscard]] HangEnd hang_of(Rank rank) const;
   void note_straggler(const Straggler& straggler) { context_.straggler = straggler; }
   /// Says what output was lost, if any, and adds it to report.json, if that is there by now.
   void finish_output(const JobOutcome& outcome);
@@ -58,9 +58,9 @@ class Reporter final : public Observer {
   FilesBeside& files_;
   ReportContext context_;
   OomWatch oom_;
-  std::optional<Evidence> space_;     ///< at the first failure of the generation
-  std::map<int, std::string> hangs_;  ///< by rank, why it was ended for one; of this generation
-  std::optional<RootCause> root_;     ///< of the job, once it has ended
+  std::optional<Evidence> space_;  ///< at the first failure of the generation
+  std::map<int, HangEnd> hangs_;   ///< by rank, why it was ended for one; of this generation
+  std::optional<RootCause> root_;  ///< of the job, once it has ended
   std::string written_report_;
   std::string pending_restart_;  ///< what `restarting` prints, made when the generation ended
 };

@@ -130,12 +130,13 @@ void HangWatch::end_workers(const Hang& hang) {
     return target.pid > 0 && (all || is_guilty(target.rank));
   };
   const auto count = std::count_if(targets_.begin(), targets_.end(), is_ended);
-  const std::string reason = fmt::format("no progress for {} ({}), so ddprun ended {}: {}", limit,
-                                         limits_.timeout_name, count > 1 ? "them" : "it", hang.reason);
+  const HangEnd end{.reason = fmt::format("no progress for {} ({}), so ddprun ended {}: {}", limit,
+                                          limits_.timeout_name, count > 1 ? "them" : "it", hang.reason),
+                    .is_of_those_ended = !hang.guilty.empty() && !any_lives};
   for (const RankTarget& target : targets_) {
     if (!is_ended(target)) continue;
     // Who is dying anyway, and is long about it, ends of what it is dying of.
-    if (leaving(target.pid) != Leaving::kOver) parts_.note_end(target.rank, reason, hang.page);
+    if (leaving(target.pid) != Leaving::kOver) parts_.note_end(target.rank, end, hang.page);
     ::kill(-target.pid, SIGKILL);  // its OS process group: it has a session of its own
   }
 }

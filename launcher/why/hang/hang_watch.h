@@ -39,8 +39,8 @@ class HangWatch final : public Observer {
     const Plan& plan;
     QuietSince& quiet;
     std::function<void(std::string_view page)> print;
-    /// `rank` is about to be killed, for `reason`.
-    std::function<void(int rank, const std::string& reason, const std::string& page)> note_end;
+    /// `rank` is about to be killed, for that.
+    std::function<void(int rank, const HangEnd& end, const std::string& page)> note_end;
     /// What was found, before anybody is killed for it.
     std::function<void(const Hang&)> tell_hang;
     std::function<void(const Straggler&)> tell_straggler;

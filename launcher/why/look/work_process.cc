@@ -7,26 +7,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
-#include <filesystem>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <system_error>
 
 namespace ddprun::launcher::why {
 namespace {
-
-bool only_starts_programs(pid_t pid) {
-  static constexpr std::array<std::string_view, 16> kNames{
-      "sh", "bash", "dash", "ash",    "busybox", "zsh",  "ksh",     "mksh",
-      "uv", "nsys", "ncu",  "strace", "fish",    "time", "timeout", "unshare"};
-  std::error_code unreadable;
-  const std::string name =
-      std::filesystem::read_symlink(fmt::format("/proc/{}/exe", pid), unreadable).filename().string();
-  return std::find(kNames.begin(), kNames.end(), name) != kNames.end();
-}
 
 /// The worker and all below it, the nearest first, and of one generation the oldest.
 std::vector<const WorkCandidate*> by_nearness(pid_t worker, const std::vector<WorkCandidate>& processes) {

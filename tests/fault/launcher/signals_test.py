@@ -77,6 +77,39 @@ class Signals(unittest.TestCase):
         self.assertRegex(said, r"(?m)^ddprun: /bin/sh was stopped by SIGTERM$")
         self.assertRegex(said, r"(?m)^  then +ranks 0-1 ended by SIGTERM$")
 
+    def test_ctrl_c_reaches_what_a_shell_has_started(self):
+        program = self.folder / "save.py"
+        program.write_text("""import signal, sys
+def save(number, frame):
+    print("saved after", signal.Signals(number).name, flush=True)
+    sys.exit(0)
+signal.signal(signal.SIGINT, save)
+print("ready", flush=True)
+while True:
+    signal.pause()
+""")
+        for shell in ("/bin/sh", "/bin/bash"):
+            script = self.folder / "run.sh"
+            script.write_text(f"#!{shell}\n(cd / && {sys.executable} {program}; true)\necho ended with $?\n")
+            script.chmod(0o755)
+            job = self.start("--nproc-per-node", 2, "--shutdown-timeout", "20s", script)
+            for _ in range(2):
+                self.assertIn("ready", job.stdout.readline())
+            job.send_signal(signal.SIGINT)
+            out, err = job.communicate(timeout=60)
+            self.assertEqual(out.count("saved after SIGINT"), 2, out + err)
+            self.assertEqual(job.returncode, 130, err)
+            self.assertNotIn("SIGKILL", err)
+
+    def test_a_signal_that_was_passed_on_is_told_where_nobody_handles_it(self):
+        job = self.start("--nproc-per-node", 2, "--no-python", "/bin/sh", "-c", "echo ready; exec sleep 1000")
+        for _ in range(2):
+            self.assertIn("ready", job.stdout.readline())
+        job.send_signal(signal.SIGUSR1)
+        said = job.communicate(timeout=30)[1]
+        self.assertEqual(job.returncode, 128 + signal.SIGUSR1, said)
+        self.assertIn("ddprun received SIGUSR1 and passed it on to its workers, and this program does not handle it", said)
+
     def test_drain_says_that_a_launcher_is_stopped(self):
         run_id = f"stopped-{os.getpid()}"
         job = self.node(0, free_port(), run_id)

@@ -44,6 +44,15 @@ else:
 """
 
 
+LEAVES = """
+import os, torch.distributed as dist
+dist.init_process_group("gloo")
+if dist.get_rank() == 1:
+    os._exit(0)
+dist.distributed_c10d._get_default_store().get("nobody")
+"""
+
+
 HEALTHY = """
 import pathlib, sys, torch, torch.distributed as dist
 dist.init_process_group("gloo")
@@ -152,6 +161,15 @@ class Limits(unittest.TestCase):
         self.assertNotIn("failed as well", said)
         self.assertNotIn("kill -CONT", said[said.index("ended them"):])
         self.assertNotRegex(said, rf"(?m)^  then .*{ranks[-1]}.* because ")
+
+    def test_a_rank_that_left_with_0_is_to_blame_for_the_hang_of_the_others(self):
+        pathlib.Path(self.folder.name, "train.py").write_text(LEAVES)
+        job = self.start("--hang-timeout", "4s")
+        said = job.communicate(timeout=patient(90))[0]
+        self.assertEqual(job.returncode, 137, said)
+        self.assertRegex(said, r"(?m)^ddprun: train.py failed: rank 1 .* left with exit code 0 after .*, while others waited for it$")
+        self.assertRegex(said, r"(?m)^  rank 0: no progress for 4.0 s \(--hang-timeout\), so ddprun ended it: rank 1 has ended")
+        self.assertEqual(self.report()["root_cause"]["rank"], 1)
 
     def test_ranks_that_are_stopped_are_ended_and_named_together(self):
         self.stop_and_wait("1", "2", ranks="1-2")

@@ -202,17 +202,17 @@ TEST_CASE("a rank that somebody else killed while it was told to end did not end
 TEST_CASE("who was killed for a hang has not failed, and all of them are named together") {
   const auto hung = [](int rank, EndKind end_kind) {
     WorkerOutcome outcome = worker(rank, end_kind, ExitStatus::killed(SIGKILL));
-    outcome.hang = "no progress for 5 s (--hang-timeout), so ddprun ended it: ranks 1-2 are stopped";
+    outcome.hang.reason = "no progress for 5 s (--hang-timeout), so ddprun ended it: ranks 1-2 are stopped";
     return outcome;
   };
   JobOutcome outcome = job({stopped(0), hung(1, EndKind::kRootCause), hung(2, EndKind::kConsequence)});
   const std::string text =
-      render_report(outcome, root_of(outcome, outcome.generations[0].workers[1].hang), context());
+      render_report(outcome, root_of(outcome, outcome.generations[0].workers[1].hang.reason), context());
   CHECK(text.find("\n  ranks 1-2: no progress for 5 s") != std::string::npos);
   CHECK(consequences(outcome.generations[0]) ==
         std::vector<std::string>{"rank 0 ended by SIGTERM, because rank 1 failed"});
   const auto json = nlohmann::json::parse(report_json(outcome, root_of(outcome), context()));
-  CHECK(json["generations"][0]["workers"][2]["hang"] == outcome.generations[0].workers[2].hang);
+  CHECK(json["generations"][0]["workers"][2]["hang"] == outcome.generations[0].workers[2].hang.reason);
   CHECK_FALSE(json["generations"][0]["workers"][0].contains("hang"));
   // Another node's rank is to blame.
   outcome.generations[0].workers[1].end_kind = EndKind::kConsequence;
@@ -254,7 +254,22 @@ TEST_CASE("where a symptom is what came before the end, the ranks that ended ali
                             worker(1, EndKind::kConsequence, ExitStatus::killed(SIGTERM))},
                            StopReason::kSignal);
   outcome.generations[0].root_cause = 0;
-  CHECK(consequences(outcome.generations[0]) == std::vector<std::string>{"rank 1 was killed by SIGTERM"});
+  CHECK_THAT(render_report(outcome, std::nullopt, context()),
+             Catch::Contains("rank 1 was killed by SIGTERM"));
+}
+
+TEST_CASE("a rank that was stopped while another lost it in vain is named beside the symptom") {
+  WorkerOutcome victim = worker(1, EndKind::kRootCause, ExitStatus::exited(1));
+  victim.ending = {.weight = Weight::kSymptom, .symptom = "waited in vain (timed out)"};
+  WorkerOutcome still = stopped(0);
+  still.was_stopped = true;
+  JobOutcome outcome = job({still, victim, stopped(2)});
+  outcome.generations[0].root_cause = 1;
+  const RootCause root{victim, std::nullopt, std::nullopt};
+  CHECK_THAT(render_report(outcome, root, context()),
+             Catch::Contains(
+                 "  a symptom: it waited in vain (timed out), and no other rank has said why; rank 0 was "
+                 "stopped by a signal (SIGSTOP), which may be why; rank 2 was still running\n"));
 }
 
 TEST_CASE("of a job that was told to stop nobody failed as well, and a drained one has not failed") {
@@ -501,6 +516,13 @@ TEST_CASE("the coordinator's --max-restarts counts, and the report of another no
       render_report(outcome, std::nullopt, where),
       Catch::Contains(
           "  restarts  0 of 0 used (--max-restarts counts where the coordinator runs; here it is 3)\n"));
+  where.max_restarts = 0;
+  outcome.restarts_allowed = 3;
+  outcome.refusal = "exit code 5 means that a restart will not help";
+  CHECK_THAT(render_report(outcome, std::nullopt, where),
+             Catch::Contains("  restarts  0 of 3 used; exit code 5 means that a restart will not help\n"));
+  where.max_restarts = 3;
+  outcome.restarts_allowed = 0;
   CHECK(nlohmann::json::parse(report_json(outcome, std::nullopt, where))["restarts"]["allowed"] == 0);
 }
 
