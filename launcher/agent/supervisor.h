@@ -161,8 +161,8 @@ class Supervisor {
   [[nodiscard]] PublishFailure publish_failure() const;
   void forbid_restart(std::string why);
   void forbid_restart_after(const Signalled& event);
-  /// Whether all that have failed by themselves were ended by `signal`, just now: who sent it to them has sent it to us
-  /// as well.
+  /// Whether all that have failed by themselves were ended by the same signal, just now: who sent it to them has sent
+  /// it to us as well. `ddprun drain` signals the launcher alone.
   [[nodiscard]] bool is_sent_to_all(const Signalled& event, TimePoint now) const;
   void acquit();
   void note_end(std::string why);

@@ -114,7 +114,7 @@ WorkerEnv contract_of(const WorkerSpec& worker, const Plan& plan, const membersh
   env.master_addr = round.master_addr;
   env.master_port = round.master_port;
   env.restart_count = membership::restart_count(round.seat.generation);
-  env.max_restarts = plan.options.max_restarts;
+  env.max_restarts = round.seat.restarts_allowed.value_or(plan.options.max_restarts);
   env.run_id = plan.options.run_id;
   env.error_file = worker.error_file;
   return env;

@@ -282,7 +282,9 @@ Ending judge_end(const ExitStatus& status, const LastWords& all_words) {
       (is_thrown ? thrown + "\n" : "") + without_warnings(telling_text(status, words, exception));
 
   if (words.stopped_with) {
-    ending.is_of_signal = has_one_of(ending.error, kSignalPhrases);
+    // "OSError: cannot save after SIGTERM" is more than that.
+    ending.is_of_signal = has_one_of(ending.error.substr(0, ending.error.find(':')), kSignalPhrases) ||
+                          has_one_of(ending.error, kLoaderPhrases);
     ending.is_own_failure = !ending.error.empty() && !is_late && !has_one_of(text, kSignalPhrases) &&
                             !(exception && exception->traceback.is_fatal);
     if (!ending.is_own_failure && ending.error.empty()) return ending;

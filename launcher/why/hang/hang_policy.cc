@@ -118,6 +118,12 @@ void add_messages(std::vector<Pulse>& pulses, const std::vector<std::map<std::st
 }
 
 bool HangPolicy::note(std::vector<Pulse> pulses, double now) {
+  const bool is_due = is_look_due(std::move(pulses), now);
+  is_held_ = is_held_ && is_due;
+  return is_due;
+}
+
+bool HangPolicy::is_look_due(std::vector<Pulse> pulses, double now) {
   const bool is_recorded =
       std::any_of(pulses.begin(), pulses.end(), [](const Pulse& pulse) { return pulse.records; });
   moved_at_.resize(pulses.size(), now);

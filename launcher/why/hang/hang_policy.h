@@ -111,6 +111,7 @@ class HangPolicy {
   [[nodiscard]] double quiet_s(const Verdict& verdict, double now) const;
 
  private:
+  bool is_look_due(std::vector<Pulse> pulses, double now);
   [[nodiscard]] bool is_here(int rank) const;
   /// Whether somebody is accused who was in no report yet, or has got on since.
   [[nodiscard]] bool is_news(const Verdict& verdict) const;
@@ -127,7 +128,7 @@ class HangPolicy {
   bool is_all_told_ = false;  ///< what was reported was of all
   std::vector<int> accused_;
   double accused_at_ = -1;  ///< since when these are; -1: nobody is
-  bool is_held_ = false;    ///< somebody accused was stopped or frozen at the last look
+  bool is_held_ = false;    ///< somebody accused was stopped or frozen at the look of the last `note`
   bool has_moved_ = false;
   std::vector<Pulse> last_;
   std::vector<double> moved_at_;  ///< of each of `last_`

@@ -202,6 +202,7 @@ void watch(JobPicture known, const std::vector<RankTarget>& targets, HangLimits 
   double last = boot_time();
   HangPolicy policy(limits, last);
   StragglerWatch stragglers;
+  bool was_slow = false;  // the look before
   for (;;) {
     // While the launcher is stopped (Ctrl-Z) its workers are as well; and where this very process came back late, the
     // machine was suspended, or its container.
@@ -213,9 +214,17 @@ void watch(JobPicture known, const std::vector<RankTarget>& targets, HangLimits 
     const auto straggler = stragglers.note(begun_by_all(patients), straggler_among(targets, patients));
     if (straggler && !print_all(out, to_text(*straggler) + "\n")) return;
     if (is_due) {
+      const double began = boot_time();
       const bool is_time_over = limits.timeout_s > 0 && policy.quiet_s(boot_time()) >= limits.timeout_s;
       const Taken taken = take_picture(known, targets, limits, is_time_over);
       const Verdict verdict = judge(taken.picture);
+      // All may have been stopped meanwhile, the watch as well. Of two slow looks in a row that is no reason.
+      if (boot_time() - began > 4 * period + 1 && !std::exchange(was_slow, true)) {
+        last = boot_time();
+        policy = HangPolicy(limits, last);
+        continue;
+      }
+      was_slow = false;
       HangPolicy::Say say = policy.decide(verdict, sight_of(taken, verdict, targets), boot_time());
       // A look takes its time, and the answers of others theirs: what was seen late in it may be of a job that got on.
       if (say != HangPolicy::Say::kNothing) {

@@ -327,6 +327,8 @@ TEST_CASE("who had raised before our signal came failed by itself, who ended of 
   CHECK(ending(ExitStatus::exited(1), {raised("lightning.SIGTERMException"), SIGTERM}).is_of_signal);
   CHECK(ending(ExitStatus::killed(SIGINT), {printed_symptom("KeyboardInterrupt"), SIGINT}).is_of_signal);
   CHECK_FALSE(ending(ExitStatus::exited(1), {raised("OSError: no space"), SIGTERM}).is_of_signal);
+  CHECK_FALSE(ending(ExitStatus::exited(1), {raised("OSError: no space to save in after SIGTERM"), SIGTERM})
+                  .is_of_signal);
   CHECK_FALSE(ending(ExitStatus::exited(143), {"", SIGTERM}).is_own_failure);
   CHECK(ending(ExitStatus::exited(1), {raised(kClosed), SIGTERM}).weight == Weight::kSymptom);
 }

@@ -120,6 +120,19 @@ TEST_CASE("that somebody is stopped or frozen has to be seen in two looks, one s
   }
 }
 
+TEST_CASE("that somebody was stopped counts for the next look alone, not for one long after") {
+  HangPolicy policy({.report_s = 10, .timeout_s = 60}, 0);
+  policy.note(waiting(), 0);
+  const Verdict held = verdict(Health::kStuck, Doing::kStopped);
+  REQUIRE(policy.note(waiting(), 60));
+  CHECK(say(policy, held, kAll, 60) == HangPolicy::Say::kNothing);
+  std::vector<Pulse> moved = waiting();
+  for (Pulse& pulse : moved) ++pulse.next;
+  CHECK_FALSE(policy.note(moved, 61));
+  REQUIRE(policy.note(moved, 200));
+  CHECK(say(policy, held, kAll, 200) == HangPolicy::Say::kNothing);
+}
+
 TEST_CASE("a report that was decided and not said, because the job got on meanwhile, comes later") {
   HangPolicy policy = quiet_since_0();
   Verdict held = verdict(Health::kStuck, Doing::kStopped);
@@ -132,7 +145,9 @@ TEST_CASE("a report that was decided and not said, because the job got on meanwh
   policy.note(pulses, 11);
   CHECK(policy.has_moved(held, 11));
   CHECK(policy.note(pulses, 21));
-  CHECK(say(policy, held, kAll, 21) == HangPolicy::Say::kReport);
+  CHECK(say(policy, held, kAll, 21) == HangPolicy::Say::kNothing);
+  CHECK(policy.note(pulses, 21.2));
+  CHECK(say(policy, held, kAll, 21.2) == HangPolicy::Say::kReport);
 }
 
 TEST_CASE("where a rank is one of several processes, a wait of all that were seen is not told") {
