@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <utility>
 
@@ -19,6 +20,7 @@ namespace {
 
 constexpr std::size_t kMemoryBacklog = 1024 * 1024;
 constexpr std::size_t kSpoolPiece = 256 * 1024;
+constexpr std::chrono::seconds kPatience{1};
 
 // O_NONBLOCK belongs to the open file, which a shell and other programs share with us: set on `fd` itself, it would
 // make their writes fail. What is opened anew has flags of its own.
@@ -34,7 +36,7 @@ bool would_block(int error_number) { return error_number == EAGAIN || error_numb
 }  // namespace
 
 Outlet::Outlet(boost::asio::io_context& io, FileWriters& files, int fd, std::string name)
-    : descriptor_(io), name_(std::move(name)) {
+    : descriptor_(io), name_(std::move(name)), patience_(io) {
   struct stat status {};
   if (::fstat(fd, &status) != 0) {
     note_end(errno);
@@ -77,6 +79,27 @@ void Outlet::close() {
   descriptor_.close(ignored);
   is_broken_ = true;
   on_gone_ = nullptr;
+  patience_.cancel();
+  awaiting_room_.clear();
+}
+
+void Outlet::await_room(std::function<void()> go_on) {
+  awaiting_room_.push_back(std::move(go_on));
+  if (awaiting_room_.size() > 1) return;
+  taken_before_ = taken_;
+  patience_.set_after(kPatience, [this] { look_whether_stuck(); });
+}
+
+void Outlet::look_whether_stuck() {
+  is_stuck_ = taken_ == taken_before_;
+  if (is_stuck_) return let_go_on();
+  taken_before_ = taken_;
+  patience_.set_after(kPatience, [this] { look_whether_stuck(); });
+}
+
+void Outlet::let_go_on() {
+  patience_.cancel();
+  for (const std::function<void()>& go_on : std::exchange(awaiting_room_, {})) go_on();
 }
 
 void Outlet::write(std::string_view bytes) {
@@ -110,6 +133,7 @@ std::size_t Outlet::try_write(std::string_view bytes) {
     done += static_cast<std::size_t>(written);
   }
   taken_ += done;
+  if (done > 0) is_stuck_ = false;
   return done;
 }
 
@@ -156,6 +180,7 @@ void Outlet::give_up(std::uint64_t more) {
   pending_.clear();
   pending_done_ = 0;
   if (has_no_reader_ && on_gone_) std::exchange(on_gone_, nullptr)();
+  let_go_on();
 }
 
 std::optional<LostOutput> Outlet::loss() const {
@@ -184,6 +209,7 @@ void Outlet::feed() {
       give_up(0);
       break;
     }
+    if (backlog_bytes() <= kMostWaiting / 4) let_go_on();
     if (pending_done_ < pending_.size()) return wait_writable();
   }
   pending_.clear();

@@ -3,6 +3,7 @@
 #include "launcher/output/file_writers.h"
 #include "launcher/output/lost_output.h"
 #include "launcher/output/spool.h"
+#include "rendezvous/base/alarm.h"
 #include "rendezvous/base/gate.h"
 
 #include <boost/asio/io_context.hpp>
@@ -13,6 +14,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace ddprun::launcher {
 
@@ -22,7 +24,8 @@ namespace ddprun::launcher {
 ///           mebibyte in our memory and the rest in a Spool, and follows when it is ready again. Files of a
 ///           file system are written by the FileWriter's thread.
 /// Bounds    `kMostWaiting` bytes wait; what comes then is dropped, whole writes, until half of them have
-///           gone.
+///           gone. Who can wait does so while half of them wait and still some are taken (`is_behind`): then a
+///           reader that is slow gets all, and only one that is stuck loses any.
 /// Loss      is counted and never silent: see `set_on_trouble` and `loss`.
 /// Flags     the descriptor's own are left alone: our shell shares them. Pipes and terminals are opened anew.
 class Outlet {
@@ -46,6 +49,12 @@ class Outlet {
   }
   /// Grows with every byte that was taken; tells a slow reader from a stuck one.
   [[nodiscard]] std::uint64_t taken_bytes() const { return taken_; }
+  /// Half of what may wait does, and in the last second or so some was taken.
+  [[nodiscard]] bool is_behind() const {
+    return !is_broken_ && !is_stuck_ && backlog_bytes() > kMostWaiting / 2;
+  }
+  /// Calls `go_on` once, from the io_context, when it is not behind any more, or has lost its reader.
+  void await_room(std::function<void()> go_on);
   /// What was lost so far; files aside.
   [[nodiscard]] std::optional<LostOutput> loss() const;
 
@@ -73,6 +82,8 @@ class Outlet {
   void give_up(std::uint64_t more);
   void wait_writable();
   void feed();
+  void look_whether_stuck();
+  void let_go_on();
 
   boost::asio::posix::stream_descriptor descriptor_;  // kStream
   FileWriter::Handle file_;                           // kFile
@@ -85,11 +96,15 @@ class Outlet {
   bool has_no_reader_ = false;
   bool is_waiting_ = false;
   bool is_dropping_ = false;
+  bool is_stuck_ = false;
   std::string pending_;
   std::size_t pending_done_ = 0;
   Spool spool_;
   LostOutput lost_;
   std::uint64_t taken_ = 0;
+  std::uint64_t taken_before_ = 0;  // at the last look whether it is stuck
+  std::vector<std::function<void()>> awaiting_room_;
+  Alarm patience_;
   std::function<void()> on_empty_;
   std::function<void()> on_gone_;
   std::function<void(const std::string&)> on_trouble_;

@@ -41,8 +41,9 @@ struct StreamRoutes {
 };
 
 /// Reads one stream of a worker as soon as it writes and hands every byte on, in order: to its log file, to
-/// the console, to the tail kept for the report. Never waits for any of them, so no worker is held up by a
-/// console or a disk.
+/// the console, to the tail kept for the report. Waits for none of them, so no worker is held up by a stuck console or
+/// by a disk; but for a console that is far behind and still takes bytes (Outlet::is_behind), as the worker itself
+/// would.
 class StreamPump {
  public:
   StreamPump(boost::asio::io_context& io, UniqueFd source, StreamRoutes routes, std::span<char> scratch);

@@ -156,6 +156,22 @@ class Lost(Output):
         self.assertEqual(self.report()["lost_output"], [lost])
 
     @skip_unless(not has_thread_sanitizer(DDPRUN), "ThreadSanitizer writes a file before main")
+    def test_a_reader_that_is_slow_gets_every_line(self):
+        lines = 12_000_000  # 95 MB, of which 64 MiB could wait
+        read_end, write_end = os.pipe()
+        job = subprocess.Popen([DDPRUN, "--no-python", "seq", str(lines)], cwd=self.folder, env=self.environment(),
+                               stdin=subprocess.DEVNULL, stdout=write_end, stderr=subprocess.PIPE, text=True)
+        own(self, job)
+        os.close(write_end)
+        count, last = 0, b""
+        while piece := os.read(read_end, 1 << 20):
+            count += piece.count(b"\n")
+            last = (last + piece)[-20:]
+            time.sleep(0.002)  # it reads all the time, and slowly
+        os.close(read_end)
+        self.assertEqual(job.communicate(timeout=60), (None, ""))
+        self.assertEqual((job.returncode, count, last.split()[-1]), (0, lines, str(lines).encode()))
+
     def test_a_limit_of_file_sizes_does_not_end_the_launcher(self):
         done = self.run_with(["--no-python", "sh", "-c", "exit 3"], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                              before_exec=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0)))

@@ -286,7 +286,7 @@ TEST_CASE("a coordinator that is killed and started again counts restarts on") {
   for (const auto* node : {&a, &b}) {
     CHECK((*node)->wait() == 3);
     CHECK_THAT((*node)->err(), Contains("restart 1 of 2\n") && Contains("restart 2 of 2\n") &&
-                                   Contains("restart budget is spent: 2 of 2"));
+                                   Contains("restarts  2 of 2 used"));
   }
   CHECK(coordinator->wait() == 3);
 }
