@@ -1,5 +1,6 @@
 #include "launcher/why/verdict/verdict.h"
 
+#include "launcher/why/verdict/page.h"
 #include "tests/support/catch.h"
 #include "tests/unit/launcher_why/made_pictures.h"
 
