@@ -184,8 +184,8 @@ void WorkerGroup::ask_member(const Worker& worker, pid_t pid, int signal) {
 // A terminal sends them to all of its foreground group, and a shell waits for its program to end of it.
 void WorkerGroup::ask_started(const Worker& worker, int signal) {
   const pid_t leader = worker.child->pid();
-  if ((signal != SIGINT && signal != SIGQUIT) || !only_starts_programs(leader)) return;
-  for (const pid_t pid : started_behind(read_processes(), leader, only_starts_programs)) {
+  if ((signal != SIGINT && signal != SIGQUIT) || !waits_through_ctrl_c(leader)) return;
+  for (const pid_t pid : started_behind(read_processes(), leader, waits_through_ctrl_c)) {
     asked_members_.insert(pid);
     ask_member(worker, pid, signal);
   }

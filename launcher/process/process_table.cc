@@ -97,6 +97,11 @@ bool is_leaving_thread(std::string_view status, const ProcessEntry& entry) {
   return entry.has_ended() || entry.is_exiting || has_signal(status, "SigPnd", SIGKILL);
 }
 
+std::string name_of_program(pid_t pid) {
+  std::error_code unreadable;
+  return std::filesystem::read_symlink(fmt::format("/proc/{}/exe", pid), unreadable).filename().string();
+}
+
 }  // namespace
 
 std::string name_of(const ProcessEntry& process) {
@@ -208,21 +213,25 @@ std::string variable_of(pid_t pid, std::string_view name) {
 }
 
 bool only_starts_programs(pid_t pid) {
-  static constexpr std::array<std::string_view, 16> kNames{
-      "sh", "bash", "dash", "ash",    "busybox", "zsh",  "ksh",     "mksh",
-      "uv", "nsys", "ncu",  "strace", "fish",    "time", "timeout", "unshare"};
-  std::error_code unreadable;
-  const std::string name =
-      std::filesystem::read_symlink(fmt::format("/proc/{}/exe", pid), unreadable).filename().string();
-  return std::find(kNames.begin(), kNames.end(), name) != kNames.end();
+  static constexpr std::array<std::string_view, 4> kForwarding{"uv", "nsys", "ncu", "timeout"};
+  const std::string name = name_of_program(pid);
+  return waits_through_ctrl_c(pid) ||
+         std::find(kForwarding.begin(), kForwarding.end(), name) != kForwarding.end();
+}
+
+bool waits_through_ctrl_c(pid_t pid) {
+  static constexpr std::array<std::string_view, 12> kWaiting{
+      "sh", "bash", "dash", "ash", "busybox", "zsh", "ksh", "mksh", "fish", "strace", "time", "unshare"};
+  const std::string name = name_of_program(pid);
+  return std::find(kWaiting.begin(), kWaiting.end(), name) != kWaiting.end();
 }
 
 std::vector<pid_t> started_behind(const std::vector<ProcessEntry>& processes, pid_t leader,
-                                  const std::function<bool(pid_t)>& only_starts) {
+                                  const std::function<bool(pid_t)>& is_to_pass) {
   std::vector<pid_t> found{leader};
   for (std::size_t next = 0; next < found.size(); ++next) {
     const pid_t parent = found[next];
-    if (!only_starts(parent)) continue;
+    if (!is_to_pass(parent)) continue;
     for (const ProcessEntry& process : processes) {
       if (process.parent == parent && process.group == leader && !process.has_ended())
         found.push_back(process.pid);

@@ -68,10 +68,14 @@ std::string variable_of(pid_t pid, std::string_view name);
 /// Whether it is a shell, or another program that starts programs and waits for them.
 bool only_starts_programs(pid_t pid);
 
-/// What a process that only starts programs has started, and so on, in the OS process group that it leads. Empty where
-/// it does something itself. Pure, but for `only_starts`.
+/// Whether it is one of those that on SIGINT wait for what they have started, which a terminal sends it to as well. uv
+/// and timeout hand it on themselves, and a program that hears it twice may break off its save.
+bool waits_through_ctrl_c(pid_t pid);
+
+/// What the leader of an OS process group has started in it, and what that has, from process to process, as long as one
+/// `is_to_pass`. Pure, but for that.
 std::vector<pid_t> started_behind(const std::vector<ProcessEntry>& processes, pid_t leader,
-                                  const std::function<bool(pid_t)>& only_starts);
+                                  const std::function<bool(pid_t)>& is_to_pass);
 
 /// Whether a process ignores `signal`, as what a shell starts with `&` ignores SIGINT.
 bool ignores_signal(pid_t pid, int signal);

@@ -9,6 +9,7 @@ namespace ddprun::launcher {
 struct Hang {
   bool ends = false;  ///< --hang-timeout is over, and those of the guilty that are here are killed; all that are, if none
   std::vector<int> guilty;
+  bool have_ended = false;  ///< the guilty: the others wait for them
   std::string reason;
   std::string page;  ///< what `ddprun why` says
 };

@@ -72,18 +72,18 @@ bool is_beyond_doubt(const Verdict& verdict) {
   });
 }
 
-bool have_ended(const Verdict& verdict) {
-  return std::all_of(verdict.ranks.begin(), verdict.ranks.end(), [&](const RankVerdict& rank) {
-    return !is_accused(verdict, rank.rank) || rank.activity.doing == Doing::kEnded;
-  });
-}
-
 bool is_debugged(const Verdict& verdict) {
   return std::any_of(verdict.ranks.begin(), verdict.ranks.end(),
                      [](const RankVerdict& rank) { return rank.activity.doing == Doing::kTraced; });
 }
 
 }  // namespace
+
+bool have_ended(const Verdict& verdict) {
+  return std::all_of(verdict.ranks.begin(), verdict.ranks.end(), [&](const RankVerdict& rank) {
+    return !is_accused(verdict, rank.rank) || rank.activity.doing == Doing::kEnded;
+  });
+}
 
 bool asks_others(const Verdict& here, bool is_time_over) {
   const auto any = [&](auto is_it) {

@@ -48,6 +48,9 @@ struct Pulse {
 /// same. Pure.
 bool asks_others(const Verdict& here, bool is_time_over);
 
+/// Whether all that are guilty have ended; also where nobody is. Pure.
+bool have_ended(const Verdict& verdict);
+
 /// Fills in `received`, by the connections of the same ranks, in the same order. Pure.
 void add_messages(std::vector<Pulse>& pulses, const std::vector<std::map<std::string, Received>>& of_ranks);
 

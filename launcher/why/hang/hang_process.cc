@@ -235,6 +235,7 @@ void watch(JobPicture known, const std::vector<RankTarget>& targets, HangLimits 
       }
       const Hang news{.ends = say == HangPolicy::Say::kEnd,
                       .guilty = verdict.guilty,
+                      .have_ended = !verdict.guilty.empty() && have_ended(verdict),
                       .reason = verdict.reason,
                       .page = render(taken.picture, verdict)};
       if (say != HangPolicy::Say::kNothing) {
@@ -253,7 +254,11 @@ nlohmann::json to_json(const News& news) {
   if (const auto* const straggler = std::get_if<Straggler>(&news))
     return {{"rank", straggler->rank}, {"late_s", straggler->late_s}, {"share", straggler->share}};
   const Hang& hang = std::get<Hang>(news);
-  return {{"ends", hang.ends}, {"guilty", hang.guilty}, {"reason", hang.reason}, {"page", hang.page}};
+  return {{"ends", hang.ends},
+          {"guilty", hang.guilty},
+          {"have_ended", hang.have_ended},
+          {"reason", hang.reason},
+          {"page", hang.page}};
 }
 
 }  // namespace
@@ -269,6 +274,7 @@ std::optional<News> parse_news(std::string_view line) {
       return Straggler{.rank = parsed.at("rank"), .late_s = parsed.at("late_s"), .share = parsed.at("share")};
     return Hang{.ends = parsed.at("ends"),
                 .guilty = parsed.at("guilty"),
+                .have_ended = parsed.at("have_ended"),
                 .reason = parsed.at("reason"),
                 .page = parsed.at("page")};
   } catch (const nlohmann::json::exception&) {

@@ -132,7 +132,7 @@ void HangWatch::end_workers(const Hang& hang) {
   const auto count = std::count_if(targets_.begin(), targets_.end(), is_ended);
   const HangEnd end{.reason = fmt::format("no progress for {} ({}), so ddprun ended {}: {}", limit,
                                           limits_.timeout_name, count > 1 ? "them" : "it", hang.reason),
-                    .is_of_those_ended = !hang.guilty.empty() && !any_lives};
+                    .is_of_those_ended = hang.have_ended};
   for (const RankTarget& target : targets_) {
     if (!is_ended(target)) continue;
     // Who is dying anyway, and is long about it, ends of what it is dying of.

@@ -75,11 +75,12 @@ TEST_CASE("what the watching process says arrives as it was said") {
   const auto straggler = parse_news(to_text(kSlow));
   REQUIRE(straggler);
   CHECK(std::get<Straggler>(*straggler).share == 0.5);
-  const auto hang =
-      parse_news(to_text(Hang{.ends = true, .guilty = {1, 2}, .reason = "because", .page = "a\nb"}));
+  const auto hang = parse_news(
+      to_text(Hang{.ends = true, .guilty = {1, 2}, .have_ended = true, .reason = "because", .page = "a\nb"}));
   REQUIRE(hang);
   CHECK(std::get<Hang>(*hang).ends);
   CHECK(std::get<Hang>(*hang).guilty == std::vector{1, 2});
+  CHECK(std::get<Hang>(*hang).have_ended);
   CHECK(std::get<Hang>(*hang).page == "a\nb");
   CHECK_FALSE(parse_news("nothing"));
   CHECK_FALSE(parse_news("{\"late_s\": \"x\"}"));
