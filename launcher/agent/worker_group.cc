@@ -182,10 +182,11 @@ void WorkerGroup::ask_member(const Worker& worker, pid_t pid, int signal) {
 }
 
 // A terminal sends them to all of its foreground group, and a shell waits for its program to end of it.
-void WorkerGroup::ask_started(const Worker& worker, int signal) {
+void WorkerGroup::ask_started(const Worker& worker, int signal, std::vector<ProcessEntry>& processes) {
   const pid_t leader = worker.child->pid();
   if ((signal != SIGINT && signal != SIGQUIT) || !waits_through_ctrl_c(leader)) return;
-  for (const pid_t pid : started_behind(read_processes(), leader, waits_through_ctrl_c)) {
+  if (processes.empty()) processes = read_processes();
+  for (const pid_t pid : started_behind(processes, leader, waits_through_ctrl_c)) {
     asked_members_.insert(pid);
     ask_member(worker, pid, signal);
   }
@@ -206,12 +207,13 @@ void WorkerGroup::tell_exit(Worker& worker) {
 }
 
 void WorkerGroup::ask_to_end(const std::vector<LocalRank>& workers, int signal) {
+  std::vector<ProcessEntry> processes;  // read once, if at all
   for (const LocalRank local_rank : workers) {
     Worker& asked = worker(local_rank);
     asked.asked_with = signal;
     note_words_before(asked, signal);
     asked.child->signal(signal);
-    ask_started(asked, signal);
+    ask_started(asked, signal, processes);
     asked.child->signal_group(SIGCONT);  // a stopped one hears nothing else
   }
 }

@@ -130,7 +130,7 @@ class WorkerGroup {
   static void note_words_before(Worker& worker, int signal);
   void look_soon();
   static void ask_member(const Worker& worker, pid_t pid, int signal);
-  void ask_started(const Worker& worker, int signal);
+  void ask_started(const Worker& worker, int signal, std::vector<ProcessEntry>& processes);
   void deliver_kept();
   void tell_exit(Worker& worker);
   Worker& worker(LocalRank local_rank) { return *workers_[static_cast<std::size_t>(local_rank.value())]; }

@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::size_t kMemoryBacklog = 1024 * 1024;
 constexpr std::size_t kSpoolPiece = 256 * 1024;
-constexpr std::chrono::seconds kPatience{1};
+constexpr std::chrono::seconds kPatience{5};
 
 // O_NONBLOCK belongs to the open file, which a shell and other programs share with us: set on `fd` itself, it would
 // make their writes fail. What is opened anew has flags of its own.
@@ -88,6 +88,11 @@ void Outlet::await_room(std::function<void()> go_on) {
   if (awaiting_room_.size() > 1) return;
   taken_before_ = taken_;
   patience_.set_after(kPatience, [this] { look_whether_stuck(); });
+}
+
+void Outlet::set_waited_for(bool is_waited_for) {
+  is_waited_for_ = is_waited_for;
+  if (!is_waited_for) let_go_on();
 }
 
 void Outlet::look_whether_stuck() {
@@ -209,7 +214,7 @@ void Outlet::feed() {
       give_up(0);
       break;
     }
-    if (backlog_bytes() <= kMostWaiting / 4) let_go_on();
+    if (!is_behind()) let_go_on();  // piece by piece, as a pipe does
     if (pending_done_ < pending_.size()) return wait_writable();
   }
   pending_.clear();

@@ -49,10 +49,12 @@ class Outlet {
   }
   /// Grows with every byte that was taken; tells a slow reader from a stuck one.
   [[nodiscard]] std::uint64_t taken_bytes() const { return taken_; }
-  /// Half of what may wait does, and in the last second or so some was taken.
+  /// Half of what may wait does, and in the last seconds some was taken.
   [[nodiscard]] bool is_behind() const {
-    return !is_broken_ && !is_stuck_ && backlog_bytes() > kMostWaiting / 2;
+    return !is_broken_ && !is_stuck_ && is_waited_for_ && backlog_bytes() > kMostWaiting / 2;
   }
+  /// False: nobody shall wait for room, as of a job that is told to end.
+  void set_waited_for(bool is_waited_for);
   /// Calls `go_on` once, from the io_context, when it is not behind any more, or has lost its reader.
   void await_room(std::function<void()> go_on);
   /// What was lost so far; files aside.
@@ -97,6 +99,7 @@ class Outlet {
   bool is_waiting_ = false;
   bool is_dropping_ = false;
   bool is_stuck_ = false;
+  bool is_waited_for_ = true;
   std::string pending_;
   std::size_t pending_done_ = 0;
   Spool spool_;

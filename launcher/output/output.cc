@@ -151,7 +151,12 @@ JobOutput::JobOutput(boost::asio::io_context& io, OutputOptions options)
 
 JobOutput::~JobOutput() = default;
 
+void JobOutput::hurry() {
+  for (Outlet* outlet : outlets()) outlet->set_waited_for(false);
+}
+
 void JobOutput::begin_generation(const std::string& attempt_directory, const std::vector<WorkerSpec>& specs) {
+  for (Outlet* outlet : outlets()) outlet->set_waited_for(true);
   shown_workers_ = static_cast<int>(std::count_if(specs.begin(), specs.end(), is_shown));
   terminals_.clear();
   held_.clear();

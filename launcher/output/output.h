@@ -108,6 +108,8 @@ class JobOutput {
   void begin_generation(const std::string& attempt_directory, const std::vector<WorkerSpec>& specs);
   /// Opens the streams of one worker. Errors kOs when descriptors run out.
   Result<std::unique_ptr<WorkerStreams>> open_streams(const WorkerSpec& spec);
+  /// From now on no worker waits for a console, however slow: they are told to end, and have to save.
+  void hurry();
   /// Shows what is held back for folding.
   void end_generation();
 

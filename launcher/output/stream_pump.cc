@@ -47,7 +47,8 @@ StreamPump::StreamPump(boost::asio::io_context& io, UniqueFd source, StreamRoute
 void StreamPump::start() { wait_readable(); }
 
 void StreamPump::wait_readable() {
-  if (routes_.console != nullptr && routes_.console->outlet().is_behind())
+  // What a file has as well is lost to nobody.
+  if (routes_.console != nullptr && !routes_.file && routes_.console->outlet().is_behind())
     return routes_.console->outlet().await_room(gate_.pass([this] { wait_readable(); }));
   source_.async_wait(boost::asio::posix::stream_descriptor::wait_read,
                      gate_.pass([this](boost::system::error_code error) {

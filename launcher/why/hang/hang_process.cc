@@ -219,12 +219,13 @@ void watch(JobPicture known, const std::vector<RankTarget>& targets, HangLimits 
       const Taken taken = take_picture(known, targets, limits, is_time_over);
       const Verdict verdict = judge(taken.picture);
       // All may have been stopped meanwhile, the watch as well. Of two slow looks in a row that is no reason.
-      if (boot_time() - began > 4 * period + 1 && !std::exchange(was_slow, true)) {
+      const bool is_slow = boot_time() - began > 4 * period + 1;
+      if (is_slow && !std::exchange(was_slow, is_slow)) {
         last = boot_time();
         policy = HangPolicy(limits, last);
         continue;
       }
-      was_slow = false;
+      was_slow = is_slow;
       HangPolicy::Say say = policy.decide(verdict, sight_of(taken, verdict, targets), boot_time());
       // A look takes its time, and the answers of others theirs: what was seen late in it may be of a job that got on.
       if (say != HangPolicy::Say::kNothing) {

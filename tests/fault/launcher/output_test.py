@@ -155,7 +155,6 @@ class Lost(Output):
         self.assertIn(f"ddprun: {lost['bytes']} bytes for stdout are lost: nobody took it in time\n", done.stderr)
         self.assertEqual(self.report()["lost_output"], [lost])
 
-    @skip_unless(not has_thread_sanitizer(DDPRUN), "ThreadSanitizer writes a file before main")
     def test_a_reader_that_is_slow_gets_every_line(self):
         lines = 12_000_000  # 95 MB, of which 64 MiB could wait
         read_end, write_end = os.pipe()
@@ -172,6 +171,7 @@ class Lost(Output):
         self.assertEqual(job.communicate(timeout=60), (None, ""))
         self.assertEqual((job.returncode, count, last.split()[-1]), (0, lines, str(lines).encode()))
 
+    @skip_unless(not has_thread_sanitizer(DDPRUN), "ThreadSanitizer writes a file before main")
     def test_a_limit_of_file_sizes_does_not_end_the_launcher(self):
         done = self.run_with(["--no-python", "sh", "-c", "exit 3"], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                              before_exec=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0)))
