@@ -171,6 +171,38 @@ class Lost(Output):
         self.assertEqual(job.communicate(timeout=60), (None, ""))
         self.assertEqual((job.returncode, count, last.split()[-1]), (0, lines, str(lines).encode()))
 
+    def test_a_job_that_is_told_to_end_saves_whatever_its_slow_reader_does(self):
+        (self.folder / "save.py").write_text("""import os, signal
+def save(number, frame):
+    os.write(1, b"saving" + bytes(8 << 20))
+    open("saved", "w").close()
+    os._exit(0)
+signal.signal(signal.SIGTERM, save)
+for _ in range(32):
+    os.write(1, bytes(1 << 20))
+open("behind", "w").close()  # half of the room is taken
+while True:
+    os.write(1, bytes(1 << 16))
+""")
+        read_end, write_end = os.pipe()
+        job = subprocess.Popen([DDPRUN, "--shutdown-timeout", "8s", "save.py"], cwd=self.folder, env=self.environment(),
+                               stdin=subprocess.DEVNULL, stdout=write_end, stderr=subprocess.PIPE, text=True)
+        own(self, job)
+        os.close(write_end)
+
+        def read_slowly_until(name):
+            while job.poll() is None and not (self.folder / name).exists():
+                os.read(read_end, 4096)
+                time.sleep(0.02)
+
+        read_slowly_until("behind")
+        job.terminate()
+        read_slowly_until("saved")
+        os.close(read_end)
+        said = job.communicate(timeout=60)[1]
+        self.assertTrue((self.folder / "saved").exists(), said)
+        self.assertNotIn("SIGKILL", said)
+
     @skip_unless(not has_thread_sanitizer(DDPRUN), "ThreadSanitizer writes a file before main")
     def test_a_limit_of_file_sizes_does_not_end_the_launcher(self):
         done = self.run_with(["--no-python", "sh", "-c", "exit 3"], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
