@@ -324,13 +324,8 @@ HostSheet sheet_of(const MachineFacts& machine, const std::string& version) {
                   .driver = machine.driver,
                   .gpus = describe_gpus(machine.gpus),
                   .wrong = {}};
-  for (Finding& finding : examine(machine)) {
-    // Of one machine alone it would do; and where GPUs do the work, NCCL looks for no name.
-    const bool is_unreachable =
-        finding.kind == FindingKind::kNote && finding.topic == "name" && machine.gpus.empty();
-    if (finding.kind != FindingKind::kWrong && !is_unreachable) continue;
-    finding.kind = FindingKind::kWrong;
-    sheet.wrong.push_back(std::move(finding));
+  for (Finding& finding : examine(machine, true)) {
+    if (finding.kind == FindingKind::kWrong) sheet.wrong.push_back(std::move(finding));
   }
   return sheet;
 }

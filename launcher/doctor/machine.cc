@@ -224,7 +224,7 @@ bool are_all_loopback(const std::vector<std::string>& addresses) {
   return std::all_of(addresses.begin(), addresses.end(), membership::is_loopback);
 }
 
-Finding about_name(const MachineFacts& machine) {
+Finding about_name(const MachineFacts& machine, bool is_one_of_several) {
   if (machine.name_error) {
     return all_wrong(
         "name", *machine.name_error,
@@ -240,12 +240,13 @@ Finding about_name(const MachineFacts& machine) {
   }
   const bool is_told_otherwise = machine.gloo_interface && !machine.gloo_interface->empty();
   if (are_all_loopback(machine.name_addresses) && !machine.route_address.empty() && !is_told_otherwise) {
-    return to_note(
-        "name", state,
-        fmt::format(
-            "gloo listens there, where no other node comes: for jobs of several nodes write {} {} into "
-            "/etc/hosts, or set GLOO_SOCKET_IFNAME",
-            machine.route_address, machine.hostname));
+    const std::string mend = fmt::format(
+        "gloo listens there, where no other node comes: for jobs of several nodes write {} {} into "
+        "/etc/hosts, or set GLOO_SOCKET_IFNAME",
+        machine.route_address, machine.hostname);
+    // One machine alone can do with it, and so can NCCL, which looks up no name.
+    return is_one_of_several && machine.gpus.empty() ? all_wrong("name", state, mend)
+                                                     : to_note("name", state, mend);
   }
   return all_right("name", state);
 }
@@ -321,7 +322,7 @@ std::string describe_gpus(const std::vector<std::string>& gpus) {
   return fmt::format("{} × {}", gpus.size(), gpus.front());
 }
 
-std::vector<Finding> examine(const MachineFacts& machine) {
+std::vector<Finding> examine(const MachineFacts& machine, bool is_one_of_several) {
   std::vector<Finding> findings{about_cpus(machine), about_memory(machine), about_gpus(machine),
                                 about_python(machine), about_torch(machine)};
   add_nccl(machine, findings);
@@ -329,7 +330,7 @@ std::vector<Finding> examine(const MachineFacts& machine) {
   findings.insert(findings.end(), {about_worker(machine), about_shm(machine), about_temporary(machine)});
   add_limits(machine, findings);
   findings.insert(findings.end(), {about_cgroup(machine), about_huge_pages(machine), about_clock(machine),
-                                   about_name(machine), about_network(machine)});
+                                   about_name(machine, is_one_of_several), about_network(machine)});
   add_chosen_interface(machine, "NCCL_SOCKET_IFNAME", machine.nccl_interface, findings);
   add_chosen_interface(machine, "GLOO_SOCKET_IFNAME", machine.gloo_interface, findings);
   if (!machine.infiniband.empty())

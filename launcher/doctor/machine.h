@@ -75,8 +75,8 @@ struct MachineFacts {
 /// "2 × NVIDIA H100", or all of them where they differ; empty: none. Pure.
 std::string describe_gpus(const std::vector<std::string>& gpus);
 
-/// What is to be said of a machine. Pure.
-std::vector<Finding> examine(const MachineFacts& machine);
+/// What is to be said of a machine, alone or as one of several that shall work together. Pure.
+std::vector<Finding> examine(const MachineFacts& machine, bool is_one_of_several = false);
 
 /// Its page for a person.
 std::string render_doctor(const MachineFacts& machine, const std::vector<Finding>& findings);

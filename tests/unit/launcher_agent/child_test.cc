@@ -20,6 +20,7 @@
 #include <string>
 
 using namespace ddprun::launcher;
+using ddprun::ExitStatus;
 using ddprun::testing::skipped;
 
 namespace {
