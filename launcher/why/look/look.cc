@@ -274,7 +274,7 @@ class Looker {
         std::any_of(facts_.recorder.entries.begin(), facts_.recorder.entries.end(),
                     [](const Collective& entry) { return !entry.is_over && !entry.lingers; });
     if (has_pending && !facts_.python.empty() && !has_nccl(facts_.second)) return;
-    if (!may_be_stopped(facts_.first) || !may_be_stopped(facts_.second)) return;
+    if (!may_be_stopped(facts_.first) && !may_be_stopped(facts_.second)) return;
     NativeStacks stacks = native_stacks(pid_, facts_.second);
     facts_.native = std::move(stacks.threads);
     facts_.native_problem = std::move(stacks.problem);

@@ -1,6 +1,7 @@
 #include "launcher/why/look/native_stack.h"
 
 #include "launcher/why/look/proc_look.h"
+#include "launcher/why/look/thread_state.h"
 #include "rendezvous/base/read_text.h"
 
 #include <cxxabi.h>
@@ -23,6 +24,7 @@
 #include <cstring>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string_view>
 #include <system_error>
 
@@ -33,6 +35,9 @@ constexpr std::size_t kMostStopped = 128;
 constexpr std::size_t kMostWalked = 64;
 /// Until all threads have stopped, and until they go on.
 constexpr std::chrono::milliseconds kStopLimit{30}, kWalkLimit{50};
+/// For a moment at which the main thread may be stopped, and for a walk that gets to its end.
+constexpr std::chrono::milliseconds kPatience{300};
+constexpr std::chrono::nanoseconds kNap{2'000'000}, kShortNap{100'000};
 
 using SteadyTime = std::chrono::steady_clock::time_point;
 
@@ -112,43 +117,76 @@ bool bears_a_stop(pid_t tid) {
   return !is_socket(tid, descriptor);
 }
 
-/// Threads that are stopped, and go on when it goes. Those that a stop would harm are left alone.
+void nap(std::chrono::nanoseconds time) {
+  const timespec left{0, time.count()};
+  ::nanosleep(&left, nullptr);
+}
+
+/// Waits for a moment at which a process may be stopped and its main thread bears it: one that asks and sleeps by
+/// turns, as a rank does that waits for a key of the store, is in recvfrom(2) now and then. Where there is none the
+/// others' stacks are had without the main thread's. False: it may not be stopped at all.
+bool await_calm(pid_t pid, SteadyTime deadline) {
+  while (true) {
+    ProcessLook now = look_at_process(pid);
+    if (now.tracer == ::getpid()) now.tracer = 0;  // of a thread that was asked and stops late
+    const bool may_be = may_be_stopped(now);
+    if (may_be && bears_a_stop(pid)) return true;
+    if (std::chrono::steady_clock::now() >= deadline) return may_be;
+    nap(kNap);
+  }
+}
+
+/// Stops threads and lets them go on, as often as is asked. Those that a stop would harm are left alone.
 class StoppedThreads {
  public:
-  StoppedThreads(pid_t pid, const ProcessLook& look) {
-    const std::vector<ThreadLook>& threads = look.threads;
-    std::vector<pid_t> seized;
-    for (std::size_t i = 0; i < std::min(threads.size(), kMostStopped); ++i) {
-      const pid_t tid = threads[i].tid;
-      if (!bears_a_stop(tid)) continue;
+  explicit StoppedThreads(pid_t pid) : pid_(pid) {}
+  /// One that was asked and stops late is let go as soon as it does.
+  ~StoppedThreads() {
+    const SteadyTime deadline = std::chrono::steady_clock::now() + kPatience;
+    while (true) {
+      collect();
+      release();
+      if (asked_.empty() || std::chrono::steady_clock::now() >= deadline) return;
+      nap(kShortNap);
+    }
+  }
+  StoppedThreads(const StoppedThreads&) = delete;
+  StoppedThreads& operator=(const StoppedThreads&) = delete;
+
+  /// Those of `look` that have stopped within kStopLimit are in tids() then.
+  void stop(const ProcessLook& look) {
+    began_ = std::chrono::steady_clock::now();
+    for (std::size_t i = 0; i < std::min(look.threads.size(), kMostStopped); ++i) {
+      const pid_t tid = look.threads[i].tid;
+      if (is_in(seized_, tid) || !bears_a_stop(tid)) continue;
       if (::ptrace(PTRACE_SEIZE, tid, nullptr, nullptr) == 0)
-        seized.push_back(tid);
+        seized_.push_back(tid);
       else
         error_ = errno;
     }
     // Whoever is seized keeps its number until this process ends; who is not asked to stop never notices.
-    if (start_of(pid) != look.started) return;
-    std::vector<pid_t> asked;
-    for (const pid_t tid : seized) {
+    if (start_of(pid_) != look.started) return;
+    for (const pid_t tid : seized_) {
       // It may have gone on since.
-      if (bears_a_stop(tid) && ::access(fmt::format("/proc/{}/task/{}", pid, tid).c_str(), F_OK) == 0 &&
+      if (!is_in(asked_, tid) && bears_a_stop(tid) &&
+          ::access(fmt::format("/proc/{}/task/{}", pid_, tid).c_str(), F_OK) == 0 &&
           ::ptrace(PTRACE_INTERRUPT, tid, nullptr, nullptr) == 0)
-        asked.push_back(tid);
+        asked_.push_back(tid);
     }
-    const SteadyTime deadline = began_ + kStopLimit;
-    while (!asked.empty() && std::chrono::steady_clock::now() < deadline) {
-      std::erase_if(asked, [&](pid_t tid) { return has_stopped(tid); });
-      const timespec nap{0, 100'000};
-      if (!asked.empty()) ::nanosleep(&nap, nullptr);
+    while (true) {
+      collect();
+      if (asked_.empty() || std::chrono::steady_clock::now() >= began_ + kStopLimit) return;
+      nap(kShortNap);
     }
   }
-  ~StoppedThreads() { release(); }
-  StoppedThreads(const StoppedThreads&) = delete;
-  StoppedThreads& operator=(const StoppedThreads&) = delete;
 
+  /// Who has not stopped yet stays asked.
   void release() {
-    // A signal that arrived at this very moment is handed on; that of our own stop is none.
-    for (const Stop& stop : stopped_) ::ptrace(PTRACE_DETACH, stop.tid, nullptr, stop.signal);
+    for (const Stop& stop : stopped_) {
+      // A signal that arrived at this very moment is handed on; that of our own stop is none.
+      ::ptrace(PTRACE_DETACH, stop.tid, nullptr, stop.signal);
+      std::erase(seized_, stop.tid);
+    }
     stopped_.clear();
   }
 
@@ -166,16 +204,28 @@ class StoppedThreads {
     long signal = 0;
   };
 
+  static bool is_in(const std::vector<pid_t>& tids, pid_t tid) {
+    return std::find(tids.begin(), tids.end(), tid) != tids.end();
+  }
+
+  void collect() {
+    std::erase_if(asked_, [&](pid_t tid) { return has_stopped(tid); });
+  }
+
   bool has_stopped(pid_t tid) {
     int status = 0;
     const pid_t answer = ::waitpid(tid, &status, __WALL | WNOHANG);
-    if (answer < 0) return true;  // gone
     if (answer == 0) return false;
-    if (WIFSTOPPED(status)) stopped_.push_back({tid, (status >> 16) == 0 ? WSTOPSIG(status) : 0L});
+    if (answer < 0) std::erase(seized_, tid);  // gone
+    if (answer > 0 && WIFSTOPPED(status))
+      stopped_.push_back({tid, (status >> 16) == 0 ? WSTOPSIG(status) : 0L});
     return true;
   }
 
-  SteadyTime began_ = std::chrono::steady_clock::now();
+  pid_t pid_;
+  SteadyTime began_;
+  std::vector<pid_t> seized_;
+  std::vector<pid_t> asked_;  ///< of those that are seized
   std::vector<Stop> stopped_;
   int error_ = 0;
 };
@@ -183,7 +233,23 @@ class StoppedThreads {
 struct Walk {
   const Libdw* dw = nullptr;
   SteadyTime end;
+  pid_t tid = 0;
   std::vector<Dwarf_Addr> addresses;
+  bool is_cut = false;  ///< by the time, not by kMostWalked
+};
+
+/// What one stop of all threads gave.
+struct Walks {
+  std::vector<Walk> of_threads;
+  double stopped_s = 0;
+  int error = 0;  ///< why a thread could not be seized
+
+  /// Whether the thread's frames are there, down to the last.
+  [[nodiscard]] bool has_whole(pid_t tid) const {
+    return std::any_of(of_threads.begin(), of_threads.end(), [&](const Walk& walk) {
+      return walk.tid == tid && !walk.addresses.empty() && !walk.is_cut;
+    });
+  }
 };
 
 /// Has libdw open the file of a module and find its tables, which it would do in the middle of a walk.
@@ -201,8 +267,37 @@ int take_frame(Dwfl_Frame* frame, void* argument) {
   bool is_activation = false;
   if (!walk.dw->frame_pc(frame, &address, &is_activation)) return DWARF_CB_ABORT;
   walk.addresses.push_back(is_activation ? address : address - 1);
-  const bool goes_on = walk.addresses.size() < kMostWalked && std::chrono::steady_clock::now() < walk.end;
-  return goes_on ? DWARF_CB_OK : DWARF_CB_ABORT;
+  walk.is_cut = std::chrono::steady_clock::now() >= walk.end;
+  return walk.addresses.size() < kMostWalked && !walk.is_cut ? DWARF_CB_OK : DWARF_CB_ABORT;
+}
+
+Walks walk_threads(const Libdw& dw, Dwfl* session, StoppedThreads& threads, const ProcessLook& look) {
+  Walks walks;
+  threads.stop(look);
+  walks.error = threads.error();
+  for (const pid_t tid : threads.tids()) {
+    Walk& walk = walks.of_threads.emplace_back();
+    walk.dw = &dw;
+    walk.tid = tid;
+    walk.end = threads.began() + kWalkLimit;
+    walk.is_cut = std::chrono::steady_clock::now() >= walk.end;
+    if (!walk.is_cut) dw.frames(session, tid, take_frame, &walk);
+  }
+  threads.release();
+  walks.stopped_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - threads.began()).count();
+  return walks;
+}
+
+/// None: it may not be stopped.
+std::optional<Walks> walk_process(const Libdw& dw, Dwfl* session, pid_t pid, const ProcessLook& look) {
+  // On a machine with other work to do a thread may not stop in time, or a walk not end; the next one mostly does.
+  const SteadyTime deadline = std::chrono::steady_clock::now() + kPatience;
+  StoppedThreads threads(pid);
+  while (await_calm(pid, deadline)) {
+    Walks walks = walk_threads(dw, session, threads, look);
+    if (walks.has_whole(pid) || std::chrono::steady_clock::now() >= deadline) return walks;
+  }
+  return std::nullopt;
 }
 
 std::string demangle(const char* name) {
@@ -259,35 +354,27 @@ NativeStacks native_stacks(pid_t pid, const ProcessLook& look) {
 
   dw.modules(session.get(), open_module, &dw, 0);
 
-  StoppedThreads stopped(pid, look);
-  const std::vector<pid_t> tids = stopped.tids();
-  if (tids.empty()) {
-    return {.threads = {},
-            .problem = stopped.error() != 0 ? fmt::format("its native stack may not be read: {}",
-                                                          std::strerror(stopped.error()))
-                                            : std::string("its threads did not stop for a native stack")};
-  }
   if (dw.attach(session.get(), pid, true) != 0)
     return {.threads = {}, .problem = "libdw cannot read its native stack"};
-  std::vector<Walk> walks;
-  for (const pid_t tid : tids) {
-    Walk& walk = walks.emplace_back();
-    walk.dw = &dw;
-    walk.end = stopped.began() + kWalkLimit;
-    if (std::chrono::steady_clock::now() < walk.end) dw.frames(session.get(), tid, take_frame, &walk);
+
+  const std::optional<Walks> walks = walk_process(dw, session.get(), pid, look);
+  if (!walks) return {.threads = {}, .problem = "it may not be stopped for a native stack"};
+  if (walks->of_threads.empty()) {
+    return {.threads = {},
+            .problem = walks->error != 0
+                           ? fmt::format("its native stack may not be read: {}", std::strerror(walks->error))
+                           : std::string("its threads did not stop for a native stack")};
   }
-  stopped.release();
 
   NativeStacks stacks;
-  stacks.stopped_s =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - stopped.began()).count();
-  for (std::size_t i = 0; i < tids.size(); ++i) {
+  stacks.stopped_s = walks->stopped_s;
+  for (const Walk& walk : walks->of_threads) {
     NativeThread& thread = stacks.threads.emplace_back();
-    thread.tid = tids[i];
+    thread.tid = walk.tid;
     const auto known =
-        std::find_if(threads.begin(), threads.end(), [&](const auto& t) { return t.tid == tids[i]; });
+        std::find_if(threads.begin(), threads.end(), [&](const auto& t) { return t.tid == walk.tid; });
     if (known != threads.end()) thread.name = known->name;
-    for (const Dwarf_Addr address : walks[i].addresses) {
+    for (const Dwarf_Addr address : walk.addresses) {
       GElf_Off offset = 0;
       GElf_Sym symbol{};
       Dwfl_Module* const module = dw.module_at(session.get(), address);

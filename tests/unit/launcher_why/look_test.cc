@@ -7,10 +7,13 @@
 #include "launcher/why/look/work_process.h"
 #include "tests/support/catch.h"
 
+#include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
+#include <cerrno>
 #include <csignal>
 #include <cstdint>
 #include <string>
@@ -21,18 +24,34 @@ using namespace ddprun::launcher::why;
 
 namespace {
 
-/// A process that does nothing, until it is killed.
+/// Does nothing, until the other end is closed.
+void idle(int end) {
+  char byte = 0;
+  while (::read(end, &byte, 1) > 0) {
+  }
+}
+
+/// Asks and sleeps by turns, as await_keys() does of a store that is slow: a stop would end the asking.
+void ask_and_sleep(int) {
+  std::array<int, 2> ends{-1, -1};
+  constexpr timeval kAsk{0, 40'000};
+  if (::socketpair(AF_UNIX, SOCK_STREAM, 0, ends.data()) != 0) return;
+  ::setsockopt(ends[0], SOL_SOCKET, SO_RCVTIMEO, &kAsk, sizeof kAsk);
+  char byte = 0;
+  // EINTR: between the moment at which it was seen to sleep and that of the stop it may have begun to ask.
+  while (::recv(ends[0], &byte, 1, 0) < 0 && (errno == EAGAIN || errno == EINTR)) ::usleep(10'000);
+}
+
+/// A process that does this, until it is killed.
 class Idler {
  public:
-  Idler() {
+  explicit Idler(void (*work)(int) = idle) {
     std::array<int, 2> ends{-1, -1};
     REQUIRE(::pipe(ends.data()) == 0);
     pid_ = ::fork();
     if (pid_ == 0) {
       ::close(ends[1]);
-      char byte = 0;
-      while (::read(ends[0], &byte, 1) > 0) {
-      }
+      work(ends[0]);
       ::_exit(0);
     }
     ::close(ends[0]);
@@ -72,6 +91,22 @@ TEST_CASE("a process that was started at another time is not stopped") {
   REQUIRE_FALSE(look.threads.empty());  // ThreadSanitizer has one of its own
   ++look.started;
   CHECK(native_stacks(idler.pid(), look).threads.empty());
+}
+
+TEST_CASE("a process that bears a stop only now and then is stopped at such a moment, and goes on") {
+  const Idler asker(ask_and_sleep);
+  for (int look = 0; look < 10; ++look) {
+    const NativeStacks stacks = native_stacks(asker.pid(), look_at_process(asker.pid()));
+    if (stacks.problem.starts_with("native stacks need libdw")) {
+      WARN("not tried: " << stacks.problem);
+      return;
+    }
+    INFO(stacks.problem);
+    REQUIRE_FALSE(stacks.threads.empty());
+    CHECK_FALSE(stacks.threads.front().functions.empty());
+  }
+  int status = 0;
+  CHECK(::waitpid(asker.pid(), &status, WNOHANG) == 0);
 }
 
 TEST_CASE("of a script's processes the one with libtorch does the work, the nearest and then the oldest") {
