@@ -95,6 +95,10 @@ class Agent final : membership::Listener, WorkerGroup::Listener, LookLine {
     raise(ended);
   }
   void hear(const auto& event) { raise(event); }
+  void hear(const membership::RoundStopped& event) {
+    note_suspended();
+    raise(event);
+  }
   void lease_held(TimePoint until) override {
     lease_until_ = until;
     orphans_->hold_lease(until);
@@ -139,7 +143,14 @@ class Agent final : membership::Listener, WorkerGroup::Listener, LookLine {
       raise(LeaseLost{"this launcher stood still until its lease was over"});
     const WorkerOutcome worker = look_at(local_rank);
     Ending ending = ending_of(worker, load_error_file(worker), plan_.options.no_restart_exit_codes);
+    if (!status.is_success() && ending.weight == Weight::kSymptom) note_suspended();
     raise(WorkerExited{.local_rank = local_rank, .status = status, .ending = std::move(ending)});
+  }
+  /// Once they are told to end they go on.
+  void note_suspended() {
+    if (supervisor_.reason() != StopReason::kSucceeded || !workers_) return;
+    if (std::vector<LocalRank> still = workers_->suspended(); !still.empty())
+      raise(WorkersSuspended{std::move(still)});
   }
   WorkerOutcome look_at(LocalRank local_rank);
   [[nodiscard]] HangEnd hang_of(Rank rank) const { return deps_.hang_of ? deps_.hang_of(rank) : HangEnd(); }

@@ -39,7 +39,19 @@ LocalRank heaviest(Workers workers) {
   return *best;
 }
 
-std::optional<LocalRank> who_left(Workers workers, const SupervisedWorker& first_failure) {
+/// And has not failed of its own doing since.
+bool stood_still(const SupervisedWorker& worker) {
+  return worker.was_suspended && !has_left(worker) &&
+         (!has_failed(worker) || worker.ending.weight == Weight::kSymptom);
+}
+
+std::optional<LocalRank> first_suspended(Workers workers) {
+  const auto found = std::find_if(workers.begin(), workers.end(), stood_still);
+  if (found == workers.end()) return std::nullopt;
+  return LocalRank(static_cast<int>(found - workers.begin()));
+}
+
+std::optional<LocalRank> who_was_lost(Workers workers, const SupervisedWorker& first_failure) {
   if (first_failure.ending.weight != Weight::kSymptom) return {};
   const TimePoint failed = failed_at(first_failure);
   std::optional<LocalRank> before;
@@ -52,7 +64,13 @@ std::optional<LocalRank> who_left(Workers workers, const SupervisedWorker& first
         !found || (worker.ended_at <= failed) == (at(workers, *found).ended_at < worker.ended_at);
     if (is_nearer) found = LocalRank(static_cast<int>(index));
   }
-  return before ? before : after;
+  if (before) return before;
+  const std::optional<LocalRank> suspended = first_suspended(workers);
+  return suspended ? suspended : after;
+}
+
+std::string describe_lost(const SupervisedWorker& worker) {
+  return has_left(worker) ? describe_leaving(worker) : describe_standstill(worker);
 }
 
 /// Whether `ended` failed of its own doing, although the group was being stopped by then.
@@ -94,6 +112,12 @@ std::string describe_leaving(const SupervisedWorker& left) {
                      format_duration(left.ended_at - left.started_at));
 }
 
+std::string describe_standstill(const SupervisedWorker& suspended) {
+  return fmt::format("{} was stopped by a signal (SIGSTOP), while others waited for it", name_of(suspended));
+}
+
+bool is_behind_others_loss(const SupervisedWorker& worker) { return has_left(worker) || stood_still(worker); }
+
 bool have_succeeded_unasked(Workers workers) {
   return std::all_of(workers.begin(), workers.end(),
                      [](const SupervisedWorker& worker) { return has_left(worker) && !worker.stopped_with; });
@@ -102,11 +126,10 @@ bool have_succeeded_unasked(Workers workers) {
 Blame blame(Workers workers) {
   const LocalRank first = heaviest(workers);
   const SupervisedWorker& victim = at(workers, first);
-  const std::optional<LocalRank> left = who_left(workers, victim);
-  if (!left) return blame_for_failing(workers, first, false);
-  const SupervisedWorker& leaver = at(workers, *left);
-  return {.guilty = *left,
-          .why = fmt::format("{}: {}", describe_leaving(leaver), describe_end(victim)),
+  const std::optional<LocalRank> lost = who_was_lost(workers, victim);
+  if (!lost) return blame_for_failing(workers, first, false);
+  return {.guilty = *lost,
+          .why = fmt::format("{}: {}", describe_lost(at(workers, *lost)), describe_end(victim)),
           .exit_code = victim.status->exit_code(),
           .victim = first};
 }
@@ -119,8 +142,9 @@ std::optional<Blame> blame_until_now(Workers workers) {
     if (!first || workers[index].ended_at < at(workers, *first).ended_at)
       first = LocalRank(static_cast<int>(index));
   }
+  if (!first) first = first_suspended(workers);
   if (!first) return std::nullopt;
-  return Blame{.guilty = *first, .why = describe_leaving(at(workers, *first))};
+  return Blame{.guilty = *first, .why = describe_lost(at(workers, *first))};
 }
 
 std::optional<Blame> reconsider(Workers workers, std::optional<LocalRank> root, LocalRank ended) {
@@ -128,7 +152,8 @@ std::optional<Blame> reconsider(Workers workers, std::optional<LocalRank> root, 
   if (root == ended || !is_own_cause(candidate)) return std::nullopt;
   if (!root) return blame_for_failing(workers, ended, false);
   const SupervisedWorker& guilty = at(workers, *root);
-  if (!has_left(guilty) && !explains_more(candidate, guilty)) return std::nullopt;
+  const bool is_weak = has_left(guilty) || guilty.was_suspended;
+  if (!is_weak && !explains_more(candidate, guilty)) return std::nullopt;
   return blame_for_failing(workers, ended, guilty.ending.weight == Weight::kCause);
 }
 

@@ -33,6 +33,12 @@ std::string describe_end(const SupervisedWorker& ended);
 /// "rank 0 (pid 4710) left with exit code 0 after 3.2 s, while others waited for it" of one that has.
 std::string describe_leaving(const SupervisedWorker& left);
 
+/// "rank 0 (pid 4710) was stopped by a signal (SIGSTOP), while others waited for it" of one that was.
+std::string describe_standstill(const SupervisedWorker& suspended);
+
+/// Whether it did not fail, and can be to blame for no more than that others lost it: it left with 0, or stood still.
+bool is_behind_others_loss(const SupervisedWorker& worker);
+
 /// Whether all of them ended with 0, and none of them because of us.
 bool have_succeeded_unasked(std::span<const SupervisedWorker> workers);
 
@@ -41,20 +47,20 @@ struct Blame {
   LocalRank guilty;
   std::string why;
   std::optional<int> exit_code{};     ///< of the job; none: as it was, because `guilty` got our signal first
-  std::optional<LocalRank> victim{};  ///< of a guilty one that left with 0: who lost it, and how the job ends
+  std::optional<LocalRank> victim{};  ///< of one that left or stood still: who lost it, and how the job ends
 };
 
 // Pure; `workers` stand by local rank, and those that have no status yet say nothing.
 //
 //   a cause          before a doubt before a symptom; of two of a kind what failed first
-//   all symptoms     who left with 0 is to blame: the last to do so before the first failed, else the first
-//                    after
+//   all symptoms     who left with 0 is to blame, the last to do so before the first failed; else who stood still
+//                    then, stopped by a signal; else who left first after it
 
 /// The first judgement, made before any worker is stopped. At least one has failed.
 Blame blame(std::span<const SupervisedWorker> workers);
 
-/// The judgement when another node's failure stops the group; nullopt: none has ended here yet. Who left with 0
-/// first may be whom the other node lost.
+/// The judgement when another node's failure stops the group; nullopt: none has ended here yet, or stands still. Who
+/// left with 0 first, or stands still, may be whom the other node lost.
 std::optional<Blame> blame_until_now(std::span<const SupervisedWorker> workers);
 
 /// The judgement after `ended`, one more, while the group is being stopped; nullopt where it stays as it was.

@@ -195,6 +195,10 @@ const SupervisorTable::Row SupervisorTable::kRows[] = {
     {S::kStarting,                  on<SpawnFailed>,    kAlways,                        S::kDraining,   does<&Do::stop_for_spawn>,           Volume::kLoud},
     {S::kStarting,                  on<WorkerExited>,   when<T::succeeded>,             S::kStarting,   does<&Do::note_exit>,                Volume::kQuiet},
 
+    {S::kStarting,                  on<WorkersSuspended>, kAlways,                      S::kStarting,   does<&Do::note_suspended>,           Volume::kQuiet},
+    {S::kRunning,                   on<WorkersSuspended>, kAlways,                      S::kRunning,    does<&Do::note_suspended>,           Volume::kQuiet},
+    {S::kBlaming,                   on<WorkersSuspended>, kAlways,                      S::kBlaming,    does<&Do::note_suspended>,           Volume::kQuiet},
+
     {S::kRunning,                   on<WorkerExited>,   when<T::last_succeeded>,        S::kSweeping,   does<&Do::note_last_success>,        Volume::kQuiet},
     {S::kRunning,                   on<WorkerExited>,   when<T::succeeded>,             S::kRunning,    does<&Do::note_exit>,                Volume::kQuiet},
 
@@ -279,6 +283,8 @@ const SupervisorTable::NoRow SupervisorTable::kNoRows[] = {
     {S::kRendezvous,                            on<BlameOver>,      kIgnored, kLateTimer},
     {S::kRendezvous,                            on<GraceOver>,      kIgnored, kLateTimer},
     {S::kRendezvous,                            on<ReapOver>,       kIgnored, kLateTimer},
+
+    {{S::kRendezvous, S::kDraining, S::kKilling, S::kSweeping, S::kWaiting, S::kDone}, on<WorkersSuspended>, kIgnored, "nobody is lost by them"},
 
     {{S::kStarting, S::kRunning, S::kBlaming, S::kDraining, S::kKilling, S::kSweeping, S::kWaiting},on<RestartGranted>, kIgnored, "no failure of ours waits for it"},
 

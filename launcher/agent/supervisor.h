@@ -84,7 +84,7 @@ class Supervisor {
   /// Why the generation was stopped: "rank 2 (pid 4711) was killed by SIGKILL after 3.2 s".
   [[nodiscard]] const std::string& why() const { return why_; }
   [[nodiscard]] std::optional<LocalRank> root_cause() const { return root_cause_; }
-  /// The worker that lost the root cause, where that left with 0.
+  /// The worker that lost the root cause, where that left with 0 or stood still.
   [[nodiscard]] std::optional<LocalRank> victim() const { return victim_; }
   /// How well the root cause explains the end: if it is less than kCause, another node may have a better one.
   [[nodiscard]] Weight blamed_weight() const;
@@ -112,6 +112,7 @@ class Supervisor {
   Actions begin_generation(const RoundBegins& event);
   Actions note_spawned(const WorkerSpawned& event, TimePoint now);
   Actions note_exit(const WorkerExited& event, TimePoint now);
+  Actions note_suspended(const WorkersSuspended& event);
   Actions note_last_success(const WorkerExited& event, TimePoint now);
   Actions stop_for_exit(const WorkerExited& event, TimePoint now);
   Actions wait_for_cause(const WorkerExited& event, TimePoint now);
@@ -179,7 +180,7 @@ class Supervisor {
   std::string why_;
   std::string story_;  // of the step being made
   std::optional<LocalRank> root_cause_;
-  std::optional<LocalRank> victim_;  // who lost a root cause that left with 0
+  std::optional<LocalRank> victim_;  // who lost a root cause that left with 0 or stood still
   std::optional<Error> error_;
   int exit_code_ = 0;
   int stop_signal_ = 0;

@@ -108,13 +108,21 @@ void Supervisor::record_exit(const WorkerExited& event, TimePoint now) {
   ended.ended_at = now;
   ended.stopped_with = event.ending.was_over ? std::nullopt : signal_before(ended, event.status);
   const bool was_stopped = ended.stopped_with.has_value() || reason_ != StopReason::kSucceeded;
-  ended.end_kind = event.status.is_success() ? EndKind::kSucceeded : EndKind::kConsequence;
+  // Who stood still is blamed before it ends.
+  if (root_cause_ != event.local_rank)
+    ended.end_kind = event.status.is_success() ? EndKind::kSucceeded : EndKind::kConsequence;
   story_ = describe_end(ended);
   if (was_stopped && !event.status.is_success()) story_ += " (consequence)";
 }
 
+Supervisor::Actions Supervisor::note_suspended(const WorkersSuspended& event) {
+  for (const LocalRank local_rank : event.workers) worker(local_rank).was_suspended = true;
+  return {};
+}
+
 Weight Supervisor::blamed_weight() const {
   if (!root_cause_) return Weight::kCause;
+  if (victim_) return Weight::kSymptom;
   return workers_[static_cast<std::size_t>(root_cause_->value())].ending.weight;
 }
 
@@ -129,6 +137,7 @@ void Supervisor::accuse(Blame blame) {
   victim_ = blame.victim;
   SupervisedWorker& guilty = worker(blame.guilty);
   guilty.end_kind = EndKind::kRootCause;
+  guilty.was_suspended = guilty.was_suspended && blame.victim;
   set_reason(StopReason::kWorkerFailed, std::move(blame.why), blame.exit_code.value_or(exit_code_));
   if (!blame.exit_code) return;
   const std::vector<int>& finals = options_.no_restart_exit_codes;

@@ -44,6 +44,11 @@ struct WorkerExited {
   ExitStatus status;
   Ending ending{};
 };
+struct
+    WorkersSuspended {  ///< before another's failure is told: these stand still, stopped by a signal (SIGSTOP)
+  static constexpr std::string_view kName = "workers suspended";
+  std::vector<LocalRank> workers;
+};
 struct Signalled {  ///< the launcher was told to stop
   static constexpr std::string_view kName = "signal";
   int signal = 0;
@@ -69,9 +74,9 @@ struct JobTimeOver {
   static constexpr std::string_view kName = "job deadline";
 };
 
-using Event = std::variant<RoundBegins, RendezvousLost, WorkerSpawned, SpawnFailed, WorkerExited, Signalled,
-                           RoundStopped, LeaseLost, JobEnded, RestartGranted, Swept, BlameOver, GraceOver,
-                           ReapOver, JobTimeOver>;
+using Event = std::variant<RoundBegins, RendezvousLost, WorkerSpawned, SpawnFailed, WorkerExited,
+                           WorkersSuspended, Signalled, RoundStopped, LeaseLost, JobEnded, RestartGranted,
+                           Swept, BlameOver, GraceOver, ReapOver, JobTimeOver>;
 
 /// Which of them: Event::index().
 using EventKind = std::size_t;
@@ -108,7 +113,7 @@ struct SetDeadline {
   TimePoint at;
 };
 struct PublishFailure {  ///< tell the other nodes of the root cause
-  /// The guilty one, where it is one, and who lost it, where it left with 0.
+  /// The guilty one, where it is one, and who lost it, where that left with 0 or stood still.
   std::vector<LocalRank> workers{};
   int exit_code = 0;
   std::string why;

@@ -234,6 +234,27 @@ void WorkerGroup::resume() {
   }
 }
 
+std::vector<LocalRank> WorkerGroup::suspended() const {
+  const auto is_still = [](const std::optional<ProcessEntry>& process) {
+    return process && process->state == 'T';
+  };
+  std::vector<LocalRank> still;
+  std::vector<ProcessEntry> processes;  // read once, if at all
+  for (const auto& worker : workers_) {
+    if (!worker->child || !worker->child->is_running()) continue;
+    const pid_t leader = worker->child->pid();
+    bool is_it = is_still(read_process(leader));
+    if (!is_it && only_starts_programs(leader)) {
+      if (processes.empty()) processes = read_processes();
+      const std::vector<pid_t> programs = started_behind(processes, leader, only_starts_programs);
+      is_it = std::any_of(programs.begin(), programs.end(),
+                          [&](pid_t pid) { return is_still(read_process(pid)); });
+    }
+    if (is_it) still.push_back(worker->spec.local_rank);
+  }
+  return still;
+}
+
 bool WorkerGroup::signal_each(int signal) {
   bool was_heard = false;
   for (const auto& worker : workers_) {
@@ -294,8 +315,6 @@ void WorkerGroup::note_last_words(Worker& worker) {
 void WorkerGroup::note_words_before(Worker& worker, int signal) {
   if (worker.before_signal || !worker.streams) return;
   worker.outcome.was_leaving = leaving(worker.outcome.pid);
-  const std::optional<ProcessEntry> process = read_process(worker.outcome.pid);
-  worker.outcome.was_stopped = process && process->state == 'T';
   if (ignores_signal(worker.outcome.pid, signal)) return;
   worker.streams->drain();
   worker.before_signal = {worker.streams->last_traceback().text, mark_of(worker.spec.error_file)};

@@ -76,6 +76,8 @@ class WorkerGroup {
   void look_at_groups();
   /// Tells the exits of workers that have been reaped, whatever lives on in their groups.
   void await_groups_no_longer();
+  /// Those that stand still, stopped by SIGSTOP or SIGTSTP: they or, of a shell, what it has started.
+  [[nodiscard]] std::vector<LocalRank> suspended() const;
   /// SIGSTOP to every worker's OS process group (SIGTSTP has no effect in a session without a terminal), and
   /// SIGCONT.
   void suspend();

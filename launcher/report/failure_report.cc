@@ -40,8 +40,14 @@ bool is_by_others(const WorkerOutcome& worker) {
   return !worker.stopped_with && worker.ending.error.empty() && !worker.is_killed_for_hang() && is_sent;
 }
 
+/// Whether it is blamed for having stood still, not for its end.
+bool is_blamed_for_standstill(const WorkerOutcome& worker) {
+  return worker.was_suspended && worker.end_kind == EndKind::kRootCause;
+}
+
 /// "exited with code 1", "left with exit code 0", "failed": what a root cause did.
 std::string what_it_did(const WorkerOutcome& worker) {
+  if (is_blamed_for_standstill(worker)) return "was stopped by a signal (SIGSTOP)";
   if (!worker.status) return "ended";
   if (has_left(worker)) return "left with exit code 0";
   return is_ended_by_us(worker) && worker.ending.is_own_failure ? "failed" : to_string(*worker.status);
@@ -108,7 +114,8 @@ std::string because(const GenerationOutcome& generation) {
     case StopReason::kWorkerFailed:
     case StopReason::kSpawnFailed:
       if (!generation.root_cause) return {};
-      return fmt::format(", because rank {} failed", generation.workers[*generation.root_cause].rank);
+      return fmt::format(", because rank {} failed",
+                         generation.workers[generation.victim.value_or(*generation.root_cause)].rank);
     case StopReason::kSucceeded:
     case StopReason::kSignal:
     case StopReason::kJobTimeout:
@@ -199,21 +206,16 @@ std::string told_of(const std::vector<int>& ranks, std::string text) {
 
 std::string symptom_line(const RootCause& root, const GenerationOutcome* generation) {
   const Ending& ending = root.worker.ending;
-  if (ending.weight != Weight::kSymptom || has_left(root.worker)) return {};
-  std::vector<int> stopped;
+  if (ending.weight != Weight::kSymptom || root.victim || has_left(root.worker)) return {};
   std::vector<int> running;
   for (const WorkerOutcome& worker : generation->workers) {
     if (!worker.stopped_with || worker.ending.is_own_failure) continue;
-    (worker.was_stopped ? stopped : running).push_back(worker.rank.value());
+    running.push_back(worker.rank.value());
   }
-  const auto said_of = [](const std::vector<int>& ranks, std::string_view what) {
-    return ranks.empty()
-               ? std::string()
-               : fmt::format("; {} {} {}", rank_phrase(ranks), ranks.size() == 1 ? "was" : "were", what);
-  };
-  return fmt::format("  a symptom: it {}, and no other rank has said why{}{}\n", ending.symptom,
-                     said_of(stopped, "stopped by a signal (SIGSTOP), which may be why"),
-                     said_of(running, "still running"));
+  const std::string others = running.empty() ? std::string()
+                                             : fmt::format("; {} {} still running", rank_phrase(running),
+                                                           running.size() == 1 ? "was" : "were");
+  return fmt::format("  a symptom: it {}, and no other rank has said why{}\n", ending.symptom, others);
 }
 
 /// The error file, without what stderr has just shown. The stack of a C++ program may be its message alone.
@@ -332,10 +334,13 @@ std::string headline(const WorkerOutcome& worker, const std::string& hostname) {
                        worker.local_rank, hostname, worker.spawn_error->message());
   }
   const TimePoint failed_at = std::min(worker.ended_at, worker.ending.failed_at.value_or(worker.ended_at));
-  return fmt::format("rank {} (local rank {}, pid {}, host {}) {} after {}{}", worker.rank, worker.local_rank,
-                     worker.pid, hostname, what_it_did(worker),
-                     format_duration(failed_at - worker.started_at),
-                     has_left(worker) ? ", while others waited for it" : "");
+  // Nobody saw when it was stopped.
+  const bool is_still = is_blamed_for_standstill(worker);
+  const std::string when =
+      is_still ? std::string() : " after " + format_duration(failed_at - worker.started_at);
+  return fmt::format("rank {} (local rank {}, pid {}, host {}) {}{}{}", worker.rank, worker.local_rank,
+                     worker.pid, hostname, what_it_did(worker), when,
+                     is_still || has_left(worker) ? ", while others waited for it" : "");
 }
 
 std::vector<std::string> consequences(const GenerationOutcome& generation, bool is_root_told) {

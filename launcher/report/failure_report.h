@@ -30,7 +30,7 @@ struct RootCause {
   std::optional<std::string> diagnosis;      ///< diagnosis.h; of the speaker, as `exception` is
   std::optional<ErrorFile> error_file;       ///< what the worker itself wrote
   std::optional<LastException> exception{};  ///< the last on stderr
-  /// Who lost it as a peer, where it left with 0 and so said nothing itself.
+  /// Who lost it as a peer, where it left with 0 or stood still and so said nothing itself.
   std::optional<WorkerOutcome> victim{};
   std::string unread_error_file{};  ///< why_unreadable
   std::string host{};               ///< of another node's worker; empty: it was one of ours

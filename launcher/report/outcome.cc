@@ -65,13 +65,16 @@ void settle_blame(GenerationOutcome& generation, std::optional<membership::NodeF
     const bool is_it = told && told->rank() == worker.rank;
     const bool is_success = worker.status && worker.status->is_success();
     if (is_it) worker.end_kind = EndKind::kRootCause;
-    // Of one that left, what the coordinator says is more: who lost it.
-    if (is_it && (before == index || !is_success)) {
+    // Of one that left or stood still, what the coordinator says is more: who lost it.
+    const bool is_behind = told && told->has_left;
+    if (is_it) worker.was_suspended = is_behind && !is_success;
+    if (is_it && (before == index || !is_behind)) {
       generation.root_cause = index;
     } else if (!is_it && before == index) {
       worker.end_kind = is_success ? EndKind::kSucceeded : EndKind::kConsequence;
     }
   }
+  if (generation.root_cause != before) generation.victim.reset();
   if (generation.root_cause) told.reset();
 }
 

@@ -53,6 +53,8 @@ struct WorkerFate {
   EndKind end_kind = EndKind::kNotStarted;
   std::optional<Error> spawn_error;  ///< why it could not be started; set on the root cause only
   std::optional<int> stopped_with;   ///< last signal the agent sent it: SIGTERM while draining, SIGKILL after
+  /// By SIGSTOP or SIGTSTP, when another ended of what such a one brings about. The root cause is blamed for that.
+  bool was_suspended = false;
   Ending ending;
 };
 
@@ -79,7 +81,6 @@ struct WorkerOutcome : membership::WorkerEnd, WorkerFate {
   Leaving was_leaving = Leaving::kNotYet;  ///< when our signal came
   HangEnd hang;
   std::optional<int> passed_on;  ///< a signal that the launcher got last and passed on to its workers
-  bool was_stopped = false;      ///< by SIGSTOP or SIGTSTP, when our signal came
   std::string stuck_in;  ///< kNotEnded: describe_stuck, e.g. "D (disk sleep) in nfs_wait_bit_killable"
 
   /// And has not ended of something else just before.
@@ -108,8 +109,8 @@ struct GenerationOutcome {
   int signal = 0;   ///< kSignal: which
   std::string why;  ///< one sentence: "rank 2 (pid 4711) was killed by SIGKILL after 3.2 s"
   std::optional<std::size_t> root_cause;  ///< index into `workers`
-  std::optional<std::size_t> victim;      ///< who lost a root cause that left with 0
-  /// Of another node's worker, or of who has lost one of ours that left with 0: that it ended of.
+  std::optional<std::size_t> victim;      ///< who lost a root cause that left with 0 or stood still
+  /// Of another node's worker, or of who has lost one of ours that left with 0 or stood still: that it ended of.
   std::optional<membership::NodeFailure> told_cause;
   std::string restart_why;  ///< of the restart that was to follow: "node 1 (b) was lost: …"; empty: none was
   TimePoint started_at{};
@@ -160,8 +161,8 @@ void note_restart(JobOutcome& outcome, const membership::Restart& restart);
 void note_bad_end(JobOutcome& outcome);
 
 /// `told` is who is blamed for the end of `generation`, in which it had its rank, if anybody. Where that is a worker of
-/// this node, of whom more is known here, it becomes the root cause and `told` none, but for one that left with 0: who
-/// lost it is told. Any other worker of this node is a consequence.
+/// this node, of whom more is known here, it becomes the root cause and `told` none, but for one that left with 0 or
+/// stood still: who lost it is told. Any other worker of this node is a consequence.
 void settle_blame(GenerationOutcome& generation, std::optional<membership::NodeFailure>& told);
 
 }  // namespace ddprun::launcher

@@ -36,6 +36,7 @@ Json worker_json(const WorkerOutcome& worker) {
   json["exception"] = or_null(worker.ending.error);
   json["symptom"] = or_null(worker.ending.symptom);
   if (worker.is_killed_for_hang()) json["hang"] = worker.hang.reason;
+  if (worker.was_suspended) json["was_suspended"] = true;
   if (!worker.stuck_in.empty()) json["stuck_in"] = worker.stuck_in;
   json["stdout"] = or_null(worker.stdout_path);
   json["stderr"] = or_null(worker.stderr_path);
@@ -71,7 +72,7 @@ Json root_json(const RootCause& root, const ReportContext& context) {
   const bool has_traceback = root.exception && root.exception->is_of_this_end();
   json["traceback"] = has_traceback ? Json(root.exception->traceback.shown) : Json();
   json["stderr_tail"] = root.speaker().stderr_tail;
-  // Of one that left with 0: who lost it, whose diagnosis, traceback and stderr these are.
+  // Of one that left with 0 or stood still: who lost it, whose diagnosis, traceback and stderr these are.
   json["victim_rank"] = root.victim ? Json(root.victim->rank.value()) : Json();
   json["error"] = root.error_file ? Json{{"message", root.error_file->message},
                                          {"stack", root.error_file->stack},

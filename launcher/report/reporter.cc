@@ -54,7 +54,7 @@ const WorkerOutcome* find_worker(const GenerationOutcome& generation, Rank rank)
   return found == generation.workers.end() ? nullptr : &*found;
 }
 
-/// Of a worker that left with 0 it may be `ours` after all.
+/// Of a worker that left with 0 or stood still it may be `ours` after all.
 RootCause root_cause_told(const membership::NodeFailure& told, const WorkerOutcome* ours) {
   const membership::Account& account = told.account;
   RootCause root{.host = told.host, .what = told.what};
@@ -126,9 +126,8 @@ std::optional<RootCause> Reporter::root_cause_of(const GenerationOutcome& genera
     return root_cause_told(*told, find_worker(generation, told->worker->rank));
   if (!generation.root_cause) return std::nullopt;
   const WorkerOutcome& worker = generation.workers[*generation.root_cause];
-  const bool has_left = worker.status && worker.status->is_success();
   const WorkerOutcome* victim = generation.victim ? &generation.workers[*generation.victim] : nullptr;
-  return examine(worker, has_left ? victim : nullptr);
+  return examine(worker, victim);
 }
 
 membership::Account Reporter::account_of(const WorkerOutcome& worker) {

@@ -45,7 +45,7 @@ class Reporter final : public Observer {
   [[nodiscard]] const std::string& report_file() const { return written_report_; }
 
  private:
-  /// `victim` speaks for a worker that left with 0.
+  /// `victim` speaks for a worker that left with 0 or stood still.
   [[nodiscard]] RootCause examine(const WorkerOutcome& worker, const WorkerOutcome* victim);
   [[nodiscard]] std::optional<RootCause> root_cause_of(const GenerationOutcome& generation);
   void propagate_error_file(const RootCause& root, int exit_code);

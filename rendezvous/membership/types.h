@@ -138,7 +138,8 @@ struct NodeFailure {
   Account account;            ///< of the victim, where there is one
   std::string final_because;  ///< why a restart would not help; empty: it may
   Weight weight = Weight::kCause;
-  /// No failure, but who may be behind a symptom: it ended with 0 while others went on. It is weighed as a symptom.
+  /// No failure, but who may be behind a symptom: it ended with 0, or stood still, while others went on. It is weighed
+  /// as a symptom.
   bool has_left = false;
   std::optional<Rank> victim;  ///< who lost it
 

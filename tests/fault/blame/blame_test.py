@@ -45,7 +45,7 @@ class Fault:
 
 
 def all_faults():
-    """222, every kind of end with every kind of symptom, and each rank guilty in turn."""
+    """231, every kind of end with every kind of symptom, and each rank guilty in turn."""
     faults = []
     for turn, fault in enumerate(AT_ONCE):
         for offset in range(4):
@@ -68,6 +68,8 @@ def all_faults():
         faults.append(Fault("loader_worker_killed", culprit, around="peers_fail_to_save"))
         faults.append(Fault("thread_raises_and_hangs", culprit, BLAME_GLOO_TIMEOUT="6"))
         faults.append(Fault("cleans_up_at_exit", culprit, around="recorded_inside", nap=5))
+        for symptom in ("all_reduce", "barrier", "ddp"):
+            faults.append(Fault("stands_still", culprit, symptom, BLAME_GLOO_TIMEOUT="6"))
     return faults
 
 
@@ -75,7 +77,8 @@ def few_faults():
     return [Fault("raises", 1), Fault("cleans_up", 0, nap=1), Fault("kills_itself", 1, "barrier", ranks=2),
             Fault("leaves_early_and_cleans_up", 1, nap=0.3), Fault("loader_worker_killed", 1),
             Fault("raises", 1, around="recorded_inside"), Fault("loses_its_data_server", 1, around="one_has_left", ranks=2),
-            Fault("loader_worker_killed", 1, around="peers_fail_to_save", ranks=2)]
+            Fault("loader_worker_killed", 1, around="peers_fail_to_save", ranks=2),
+            Fault("stands_still", 0, BLAME_GLOO_TIMEOUT="6")]
 
 
 def environment_of(fault, folder):

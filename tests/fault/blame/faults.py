@@ -214,6 +214,11 @@ def leaves_early(_):
 
 
 @fault
+def stands_still(_):
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+
+@fault
 def leaves_early_and_cleans_up(_):
     dist.destroy_process_group()
     time.sleep(NAP)

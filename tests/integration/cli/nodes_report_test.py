@@ -91,6 +91,22 @@ raise ValueError("mine")
             self.assertIsNone(report["root_cause"])
             self.assertIn("--job-timeout", words)
 
+    def test_a_rank_that_stands_still_on_another_node_is_the_root_cause_on_each(self):
+        pid = self.folder / "pid"
+        is_still = f"until grep -qs '^State:.T' /proc/$(cat {pid} 2>&1)/status; do sleep 0.02; done"
+        # In a file: of a worker's arguments ddprun makes $ of $$, as torchrun does.
+        still = self.script("still.sh", f"echo $$ > {pid}.part; mv {pid}.part {pid}; kill -STOP $$; exec sleep 100")
+        for culprit in (0, 1):
+            with self.subTest(culprit=culprit):
+                self.port, self.logs = free_port(), self.folder / f"logs.{culprit}"
+                pid.unlink(missing_ok=True)
+                scripts = {culprit: f"exec sh {still}", 1 - culprit: f"{is_still}; {PEER_LOST}"}
+                said, codes = self.end(self.node(0, scripts[0]), self.node(1, scripts[1]))
+                self.assertEqual(codes, [1, 1], said)
+                for words, report in zip(said, self.reports()):
+                    self.assertEqual((report["root_cause"]["rank"], report["root_cause"]["victim_rank"]), (culprit, 1 - culprit), words)
+                    self.assertRegex(words, rf"failed: rank {culprit} .*was stopped by a signal \(SIGSTOP\).*, while others waited for it")
+
     def test_a_node_that_ends_the_job_in_the_back_off_is_what_ended_it_and_the_failure_came_before(self):
         flags = ("--max-restarts", 5)
         # Where the failed worker ran, and where it did not.

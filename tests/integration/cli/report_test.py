@@ -286,6 +286,28 @@ os._exit(4 + int(rank))
         self.assertEqual((done.returncode, root["rank"], root["victim_rank"]), (5, 0, 1), done.stderr)
         self.assertIn("what rank 1, which lost it, wrote", done.stderr)
 
+    def test_a_rank_whose_program_stands_still_is_to_blame_for_what_the_others_wait_for_in_vain(self):
+        lost = "RuntimeError: [gloo/transport/tcp/unbound_buffer.cc:78] Timed out waiting 4000ms for recv operation to complete"
+        still = self.script("still.sh", """pid=$1/pid
+if [ $RANK = 1 ]; then
+    sh -c 'echo $$ > $1.part; mv $1.part $1; kill -STOP $$; exec sleep 100' sh $pid
+    exit 3
+fi
+until grep -qs '^State:.T' /proc/$(cat $pid 2>&1)/status; do sleep 0.02; done
+echo '""" + lost + """' >&2
+exit 5
+""")
+        done = self.ddprun("--nproc-per-node", 3, "--max-restarts", 1, "--blame-window", 0.3, "--log-dir", self.logs, "--no-python",
+                           "sh", still, self.folder)
+        report = self.report()
+        root = report["root_cause"]
+        self.assertEqual((done.returncode, root["rank"], root["was_suspended"]), (5, 1, True), done.stderr)
+        self.assertIn(root["victim_rank"], (0, 2))
+        self.assertIn(lost, root["stderr_tail"])
+        self.assertEqual([each["root_cause_rank"] for each in report["generations"]], [1, 1])
+        self.assertRegex(done.stderr, r"rank 1 was stopped by a signal \(SIGSTOP\) while others waited for it \(rank [02]: ")
+        self.assertRegex(done.stderr, r"failed: rank 1 \(.*\) was stopped by a signal \(SIGSTOP\), while others waited for it\n")
+
     def test_a_time_out_in_the_back_off_is_the_end_and_the_failure_came_before(self):
         outer = self.folder / "error.json"
         done = self.ddprun("--max-restarts", 9, "--job-timeout", "2s", "sh", "-c", "exit 3", TORCHELASTIC_ERROR_FILE=str(outer))

@@ -91,6 +91,7 @@ class Story {
       return happen(WorkerExited{.local_rank = rank(command),
                                  .status = ExitStatus::killed(signal_number(command.text("by"))),
                                  .ending = ending(command)});
+    if (verb == "suspended") return happen(WorkersSuspended{{rank(command)}});
     if (verb == "signal")
       return happen(
           Signalled{.signal = signal_number(command.text("name")), .exit_code = command.number("code", 0)});

@@ -39,6 +39,10 @@ struct Workers {
     worker.ended_at = kStart + after;
     return *this;
   }
+  Workers& suspended() {
+    all.back().was_suspended = true;
+    return *this;
+  }
   Workers& leaves(Duration after) { return ends(after, ExitStatus::exited(0)); }
   Workers& stopped_with(int signal) {
     all.back().stopped_with = signal;
@@ -90,6 +94,52 @@ TEST_CASE("of symptoms alone who left last before the first of them is to blame,
 
 TEST_CASE("where nobody left before the symptom, who left first after it is to blame") {
   CHECK(blame(Workers().ends(1s, kOne, symptom()).leaves(4s).leaves(3s).all).guilty == LocalRank(2));
+}
+
+TEST_CASE("of symptoms alone who stood still is to blame, unless one had left before") {
+  const Blame found =
+      blame(Workers().runs().runs().suspended().ends(3s, ExitStatus::exited(5), symptom()).all);
+  CHECK(found.guilty == LocalRank(1));
+  CHECK(found.victim == LocalRank(2));
+  CHECK(found.exit_code == 5);
+  CHECK(found.why ==
+        "rank 5 (pid 701) was stopped by a signal (SIGSTOP), while others waited for it: rank 6 (pid 702) "
+        "exited "
+        "with code 5 after 3.0 s: lost a peer");
+  CHECK(blame(Workers().leaves(1s).runs().suspended().ends(3s, kOne, symptom()).all).guilty == LocalRank(0));
+  CHECK(blame(Workers().leaves(4s).runs().suspended().ends(3s, kOne, symptom()).all).guilty == LocalRank(1));
+}
+
+TEST_CASE("who stood still and failed once it went on is still to blame, unless that was its own doing") {
+  const Workers lost = Workers().ends(4s, kOne, symptom()).suspended().ends(3s, kOne, symptom());
+  CHECK(blame(lost.all).guilty == LocalRank(0));
+  CHECK(blame(lost.all).victim == LocalRank(1));
+  const Workers own_doing =
+      Workers().ends(4s, kOne, own("ValueError: x")).suspended().ends(3s, kOne, symptom());
+  CHECK(blame(own_doing.all).guilty == LocalRank(0));
+  CHECK_FALSE(blame(own_doing.all).victim);
+}
+
+TEST_CASE("who stood still is not blamed for what others failed of themselves, nor for a doubt") {
+  CHECK(blame(Workers().runs().suspended().ends(2s, kOne).all).guilty == LocalRank(1));
+  CHECK(blame(Workers().runs().suspended().ends(2s, kOne, doubt()).all).guilty == LocalRank(1));
+}
+
+TEST_CASE("while the group is stopped, a cause takes over from who stood still") {
+  const Workers workers =
+      Workers().runs().suspended().ends(3s, kOne, symptom()).ends(5s, kOne, own("ValueError: x"));
+  const std::optional<Blame> better = reconsider(workers.all, LocalRank(0), LocalRank(2));
+  REQUIRE(better);
+  CHECK(better->guilty == LocalRank(2));
+}
+
+TEST_CASE("another node may have lost who stands still here, if nobody has left") {
+  const std::optional<Blame> found = blame_until_now(Workers().runs().runs().suspended().all);
+  REQUIRE(found);
+  CHECK(found->guilty == LocalRank(1));
+  CHECK(found->why == "rank 5 (pid 701) was stopped by a signal (SIGSTOP), while others waited for it");
+  CHECK(blame_until_now(Workers().runs().suspended().leaves(2s).all)->guilty == LocalRank(1));
+  CHECK_FALSE(blame_until_now(Workers().runs().all));
 }
 
 TEST_CASE("who left is not blamed for what may be no loss of a peer") {

@@ -2,6 +2,7 @@
 
 #include "tests/support/catch.h"
 
+#include <csignal>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -85,10 +86,38 @@ TEST_CASE("the end of a generation in which this node had no part is no restart 
 TEST_CASE("a rank of this node that left with 0 is the root cause, and who lost it stays told") {
   JobOutcome outcome = after_a_symptom();
   outcome.told_cause = cause(3, 3);
+  outcome.told_cause->has_left = true;
   note_bad_end(outcome);
   const GenerationOutcome& last = outcome.generations.back();
   CHECK(last.workers[1].end_kind == EndKind::kRootCause);
+  CHECK_FALSE(last.workers[1].was_suspended);
   CHECK(last.workers[0].end_kind == EndKind::kConsequence);
   CHECK(outcome.told_cause->rank() == Rank(3));
   CHECK(last.told_cause->rank() == Rank(3));
+}
+
+TEST_CASE(
+    "a rank of this node that stood still is the root cause, not for its end, and who lost it stays told") {
+  JobOutcome outcome = after_a_symptom();
+  outcome.generations.back().workers[1].status = ExitStatus::killed(SIGTERM);
+  outcome.told_cause = cause(3, 3);
+  outcome.told_cause->has_left = true;
+  note_bad_end(outcome);
+  const GenerationOutcome& last = outcome.generations.back();
+  CHECK(last.workers[1].end_kind == EndKind::kRootCause);
+  CHECK(last.workers[1].was_suspended);
+  CHECK(last.told_cause->rank() == Rank(3));
+}
+
+TEST_CASE("a rank of this node that stood still and failed of its own doing is told by its end") {
+  JobOutcome outcome = after_a_symptom();
+  outcome.generations.back().workers[1].status = ExitStatus::exited(3);
+  outcome.generations.back().workers[1].was_suspended = true;
+  outcome.generations.back().victim = 1;
+  outcome.told_cause = cause(3, 3);
+  note_bad_end(outcome);
+  const GenerationOutcome& last = outcome.generations.back();
+  CHECK(last.root_cause == 1U);
+  CHECK_FALSE(last.victim);
+  CHECK_FALSE(last.workers[1].was_suspended);
 }

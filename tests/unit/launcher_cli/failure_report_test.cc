@@ -258,18 +258,30 @@ TEST_CASE("where a symptom is what came before the end, the ranks that ended ali
              Catch::Contains("rank 1 was killed by SIGTERM"));
 }
 
-TEST_CASE("a rank that was stopped while another lost it in vain is named beside the symptom") {
-  WorkerOutcome victim = worker(1, EndKind::kRootCause, ExitStatus::exited(1));
-  victim.ending = {.weight = Weight::kSymptom, .symptom = "waited in vain (timed out)"};
+TEST_CASE(
+    "a rank that stood still while another waited for it is told by that, and the other one speaks for it") {
+  WorkerOutcome victim = worker(1, EndKind::kConsequence, ExitStatus::exited(1));
+  victim.ending = {
+      .weight = Weight::kSymptom, .symptom = "waited in vain (timed out)", .is_own_failure = true};
   WorkerOutcome still = stopped(0);
-  still.was_stopped = true;
+  still.end_kind = EndKind::kRootCause;
+  still.was_suspended = true;
+  still.ending = {.weight = Weight::kSymptom, .symptom = "lost a peer"};  // once it went on
   JobOutcome outcome = job({still, victim, stopped(2)});
-  outcome.generations[0].root_cause = 1;
-  const RootCause root{victim, std::nullopt, std::nullopt};
-  CHECK_THAT(render_report(outcome, root, context()),
-             Catch::Contains(
-                 "  a symptom: it waited in vain (timed out), and no other rank has said why; rank 0 was "
-                 "stopped by a signal (SIGSTOP), which may be why; rank 2 was still running\n"));
+  outcome.generations[0].root_cause = 0;
+  outcome.generations[0].victim = 1;
+  RootCause root{still, "RuntimeError: timed out", std::nullopt};
+  root.victim = victim;
+  const std::string report = render_report(outcome, root, context());
+  CHECK_THAT(report,
+             Catch::Contains("host node-a) was stopped by a signal (SIGSTOP), while others waited for it\n"
+                             "  rank 1: RuntimeError: timed out\n"));
+  CHECK_THAT(report, Catch::Contains("rank 1 exited with code 1: waited in vain (timed out)\n"));
+  CHECK_THAT(report, Catch::Contains("rank 2 ended by SIGTERM, because rank 1 failed\n"));
+  CHECK_THAT(report, !Catch::Contains("a symptom"));
+  CHECK(render_restart(outcome.generations[0], root) ==
+        "rank 0 was stopped by a signal (SIGSTOP) while others waited for it (rank 1: RuntimeError: timed "
+        "out)");
 }
 
 TEST_CASE("of a job that was told to stop nobody failed as well, and a drained one has not failed") {
