@@ -117,7 +117,9 @@ Result<std::string> parse_file_name(const std::string& text) {
 Result<int> parse_integer(std::string_view text, int lowest, int highest) {
   const std::optional<int> number = as_integer(text);
   if (!number || *number < lowest || *number > highest) {
-    const bool is_open = highest == std::numeric_limits<int>::max();
+    const bool is_digits = !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
+    const bool is_too_large = is_digits && (!number || *number > highest);
+    const bool is_open = highest == std::numeric_limits<int>::max() && !is_too_large;
     return expected(is_open ? fmt::format("an integer of at least {}", lowest)
                             : fmt::format("an integer in [{}, {}]", lowest, highest),
                     text);

@@ -71,6 +71,9 @@ TEST_CASE("safetensors cut anywhere are refused") {
   CHECK(why_not(whole + "x") == "1 bytes are of no tensor");
   std::ofstream(folder.file("short"), std::ios::binary) << whole.substr(0, whole.size() - 1);
   CHECK_THROWS_AS(load_pt_or_safetensors(folder.file("short")), Exception);
+  std::ofstream(folder.file("cut.safetensors"), std::ios::binary) << whole.substr(0, 5);
+  CHECK_THROWS_WITH(load_pt_or_safetensors(folder.file("cut.safetensors")),
+                    Catch::EndsWith("cut.safetensors: it does not begin like safetensors"));
 }
 
 TEST_CASE("safetensors are refused with what is wrong with them") {

@@ -306,6 +306,8 @@ TEST_CASE("a wrong command line is answered with the flag, the value and what is
        "--nproc-per-node: expected a number of workers in [1, 65536], or auto, cpu or gpu, got \"many\""},
       {{"--nproc-per-node", ""},
        "--nproc-per-node: expected a number of workers in [1, 65536], or auto, cpu or gpu, got \"\""},
+      {{"--max-restarts", "2147483648"},
+       "--max-restarts: expected an integer in [0, 2147483647], got \"2147483648\""},
       {{"--max-restarts", "-1"}, "--max-restarts: expected an integer of at least 0, got \"-1\""},
       {{"--master-port", "70000"}, "--master-port: expected an integer in [0, 65535], got \"70000\""},
       {{"--nnodes", "2:1"},

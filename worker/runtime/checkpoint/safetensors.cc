@@ -215,8 +215,13 @@ Result<PtDict> read_safetensors(std::span<const std::byte> content) {
 
 PtValue load_pt_or_safetensors(const std::string& path) {
   const WholeFile file = value_or_throw(WholeFile::read(path));
-  if (!looks_like_safetensors(file.bytes())) return parse_pt(file.bytes(), path);
-  Result<PtDict> state = read_safetensors(file.bytes());
+  const std::span<const std::byte> bytes = file.bytes();
+  // Of a damaged file its name tells which it was to be.
+  const bool is_zip =
+      bytes.size() > 1 && static_cast<char>(bytes[0]) == 'P' && static_cast<char>(bytes[1]) == 'K';
+  const bool is_named = path.ends_with(".safetensors") && !is_zip;
+  if (!looks_like_safetensors(bytes) && !is_named) return parse_pt(bytes, path);
+  Result<PtDict> state = read_safetensors(bytes);
   if (!state)
     throw Exception(state.error().code(), fmt::format("cannot read {}: {}", path, state.error().message()));
   return std::move(*state);
