@@ -184,9 +184,9 @@ void WorkerGroup::ask_member(const Worker& worker, pid_t pid, int signal) {
 // A terminal sends them to all of its foreground group, and a shell waits for its program to end of it.
 void WorkerGroup::ask_started(const Worker& worker, int signal, std::vector<ProcessEntry>& processes) {
   const pid_t leader = worker.child->pid();
-  if ((signal != SIGINT && signal != SIGQUIT) || !waits_through_ctrl_c(leader)) return;
+  if (signal != SIGINT && signal != SIGQUIT) return;
   if (processes.empty()) processes = read_processes();
-  for (const pid_t pid : started_behind(processes, leader, waits_through_ctrl_c)) {
+  for (const pid_t pid : started_behind(processes, leader, shares_ctrl_c)) {
     asked_members_.insert(pid);
     ask_member(worker, pid, signal);
   }

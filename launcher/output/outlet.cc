@@ -142,16 +142,24 @@ std::size_t Outlet::try_write(std::string_view bytes) {
   return done;
 }
 
+// What waits in memory is no file.
+std::uint64_t Outlet::most_waiting() const {
+  return std::max<std::uint64_t>(kMemoryBacklog, std::min(kMostWaiting, spool_.room()));
+}
+
 // Behind everything that waits already: in memory while that is little, in the spool after that.
 void Outlet::keep(std::string_view bytes) {
-  if (is_dropping_ && backlog_bytes() <= kMostWaiting / 2) is_dropping_ = false;
-  if (is_dropping_ || backlog_bytes() + bytes.size() > kMostWaiting) {
+  if (is_dropping_ && backlog_bytes() <= most_waiting() / 2) is_dropping_ = false;
+  if (is_dropping_ || backlog_bytes() + bytes.size() > most_waiting()) {
     is_dropping_ = true;
-    return drop(bytes.size(), fmt::format("nobody read it, and {} MiB waited already", kMostWaiting >> 20));
+    const std::string most = fmt::format("{} MiB", most_waiting() >> 20);
+    return drop(bytes.size(), fmt::format("nobody read it, and {} waited already", most),
+                most + " wait already");
   }
   if (spool_.size() > 0 || pending_.size() - pending_done_ + bytes.size() > kMemoryBacklog) {
     const std::size_t kept = spool_.push(bytes);
-    if (kept < bytes.size()) drop(bytes.size() - kept, "no memory for what waited");
+    if (kept < bytes.size())
+      drop(bytes.size() - kept, "no memory for what waited", "there is no memory for what waits");
     return;
   }
   pending_.erase(0, pending_done_);
@@ -159,14 +167,13 @@ void Outlet::keep(std::string_view bytes) {
   pending_.append(bytes);
 }
 
-void Outlet::drop(std::uint64_t bytes, std::string why) {
+void Outlet::drop(std::uint64_t bytes, std::string why, std::string_view meanwhile) {
   const bool is_first = lost_.bytes == 0;
   lost_.bytes += bytes;
   lost_.why = std::move(why);
   if (is_first && on_trouble_) {
-    on_trouble_(
-        fmt::format("{} is read too slowly, and {} MiB wait already; what comes now is dropped, and counted",
-                    name_, kMostWaiting >> 20));
+    on_trouble_(fmt::format("{} is read too slowly, and {}; what comes now is dropped, and counted", name_,
+                            meanwhile));
   }
 }
 

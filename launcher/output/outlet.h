@@ -23,14 +23,14 @@ namespace ddprun::launcher {
 /// Blocking  never. What a terminal, pipe or socket does not take (Ctrl-S, a reader that sleeps) waits, a
 ///           mebibyte in our memory and the rest in a Spool, and follows when it is ready again. Files of a
 ///           file system are written by the FileWriter's thread.
-/// Bounds    `kMostWaiting` bytes wait; what comes then is dropped, whole writes, until half of them have
+/// Bounds    `kMostWaiting` bytes wait, or what the limit on the size of files allows; what comes then is dropped, whole writes, until half of them have
 ///           gone. Who can wait does so while half of them wait and still some are taken (`is_behind`): then a
 ///           reader that is slow gets all, and only one that is stuck loses any.
 /// Loss      is counted and never silent: see `set_on_trouble` and `loss`.
 /// Flags     the descriptor's own are left alone: our shell shares them. Pipes and terminals are opened anew.
 class Outlet {
  public:
-  static constexpr std::uint64_t kMostWaiting = 64 * 1024 * 1024;
+  static constexpr std::uint64_t kMostWaiting = Spool::kMostRoom;
 
   /// `fd` is borrowed; `name` is what losses are told by. `files` outlives it.
   Outlet(boost::asio::io_context& io, FileWriters& files, int fd, std::string name);
@@ -51,7 +51,7 @@ class Outlet {
   [[nodiscard]] std::uint64_t taken_bytes() const { return taken_; }
   /// Half of what may wait does, and in the last seconds some was taken.
   [[nodiscard]] bool is_behind() const {
-    return !is_broken_ && !is_stuck_ && is_waited_for_ && backlog_bytes() > kMostWaiting / 2;
+    return !is_broken_ && !is_stuck_ && is_waited_for_ && backlog_bytes() > most_waiting() / 2;
   }
   /// False: nobody shall wait for room, as of a job that is told to end.
   void set_waited_for(bool is_waited_for);
@@ -79,7 +79,9 @@ class Outlet {
   void open_stream(int fd);
   std::size_t try_write(std::string_view bytes);
   void keep(std::string_view bytes);
-  void drop(std::uint64_t bytes, std::string why);
+  [[nodiscard]] std::uint64_t most_waiting() const;
+  /// `meanwhile` is said when it is the first time.
+  void drop(std::uint64_t bytes, std::string why, std::string_view meanwhile);
   void note_end(int error);
   void give_up(std::uint64_t more);
   void wait_writable();

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "launcher/output/console.h"
+#include "launcher/output/outlet.h"
 #include "rendezvous/base/ids.h"
 
 #include <cstdint>
@@ -16,7 +17,8 @@ namespace ddprun::launcher {
 ///           said with their number as soon as it takes some again.
 class RemoteLines {
  public:
-  static constexpr std::uint64_t kMostBacklog = 8 * 1024 * 1024;
+  /// More than this node's own workers fill, which wait while half of what may wait does.
+  static constexpr std::uint64_t kMostBacklog = Outlet::kMostWaiting / 4 * 3;
 
   /// Both outlive it, and may be one.
   RemoteLines(Console& out, Console& err) : out_(out), err_(err) {}

@@ -3,6 +3,7 @@
 #include "launcher/output/line_prefix.h"
 
 #include <fcntl.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,7 +13,7 @@
 namespace ddprun::launcher {
 namespace {
 
-// Bounds what one stream may take before the others are looked at, and a drain while somebody still writes.
+// Bounds what one stream may take before the others are looked at, and a drain of a terminal while somebody writes.
 constexpr int kReadsPerTurn = 4;
 constexpr int kReadsPerDrain = 64;
 
@@ -68,6 +69,7 @@ StreamPump::Read StreamPump::read_once() {
     count = ::read(source_.native_handle(), scratch_.data(), scratch_.size());
   } while (count < 0 && errno == EINTR);
   if (count > 0) {
+    read_bytes_ += static_cast<std::uint64_t>(count);
     pass_on({scratch_.data(), static_cast<std::size_t>(count)});
     return Read::kSome;
   }
@@ -105,8 +107,15 @@ void StreamPump::flush_line() {
   cutter_.flush([this](std::string_view block) { pass_block(block); });
 }
 
+// What lies there now: who goes on writing would keep the loop for as long as it likes.
 void StreamPump::drain() {
+  int waiting = 0;
+  // What a terminal has been given may be on its way through the kernel still.
+  const bool is_counted = source_.is_open() && ::isatty(source_.native_handle()) == 0 &&
+                          ::ioctl(source_.native_handle(), FIONREAD, &waiting) == 0;
+  const std::uint64_t until = read_bytes_ + static_cast<std::uint64_t>(waiting);
   for (int turn = 0; turn < kReadsPerDrain && source_.is_open(); ++turn) {
+    if (is_counted && read_bytes_ >= until) return;
     if (read_once() != Read::kSome) return;
   }
 }

@@ -82,6 +82,7 @@ class StreamPump {
   std::span<char> scratch_;
   LineCutter cutter_;
   std::function<void()> on_held_;
+  std::uint64_t read_bytes_ = 0;
   Gate gate_;
 };
 

@@ -20,6 +20,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <span>
 #include <system_error>
 
 namespace ddprun::launcher {
@@ -100,6 +101,15 @@ bool is_leaving_thread(std::string_view status, const ProcessEntry& entry) {
 std::string name_of_program(pid_t pid) {
   std::error_code unreadable;
   return std::filesystem::read_symlink(fmt::format("/proc/{}/exe", pid), unreadable).filename().string();
+}
+
+bool is_one_of(std::span<const std::string_view> names, const std::string& name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+bool hands_on_signals(pid_t pid) {
+  static constexpr std::array<std::string_view, 4> kForwarding{"uv", "nsys", "ncu", "timeout"};
+  return is_one_of(kForwarding, name_of_program(pid));
 }
 
 }  // namespace
@@ -212,30 +222,32 @@ std::string variable_of(pid_t pid, std::string_view name) {
   return {};
 }
 
-bool only_starts_programs(pid_t pid) {
-  static constexpr std::array<std::string_view, 4> kForwarding{"uv", "nsys", "ncu", "timeout"};
-  const std::string name = name_of_program(pid);
-  return waits_through_ctrl_c(pid) ||
-         std::find(kForwarding.begin(), kForwarding.end(), name) != kForwarding.end();
+bool has_mapped(pid_t pid, std::string_view name) {
+  return read_text(fmt::format("/proc/{}/maps", pid)).find(name) != std::string::npos;
 }
 
-bool waits_through_ctrl_c(pid_t pid) {
-  static constexpr std::array<std::string_view, 12> kWaiting{
-      "sh", "bash", "dash", "ash", "busybox", "zsh", "ksh", "mksh", "fish", "strace", "time", "unshare"};
-  const std::string name = name_of_program(pid);
-  return std::find(kWaiting.begin(), kWaiting.end(), name) != kWaiting.end();
+bool has_torch(pid_t pid) { return has_mapped(pid, "/libtorch_cpu.so"); }
+
+bool only_starts_programs(pid_t pid) {
+  static constexpr std::array<std::string_view, 16> kWaiting{
+      "sh",   "bash",   "dash", "ash",     "busybox", "zsh", "ksh",     "mksh",
+      "fish", "strace", "time", "unshare", "make",    "su",  "runuser", "sudo"};
+  return is_one_of(kWaiting, name_of_program(pid)) || hands_on_signals(pid);
 }
+
+bool shares_ctrl_c(pid_t pid) { return !hands_on_signals(pid) && !has_torch(pid); }
 
 std::vector<pid_t> started_behind(const std::vector<ProcessEntry>& processes, pid_t leader,
                                   const std::function<bool(pid_t)>& is_to_pass) {
   std::vector<pid_t> found{leader};
   for (std::size_t next = 0; next < found.size(); ++next) {
     const pid_t parent = found[next];
-    if (!is_to_pass(parent)) continue;
+    std::vector<pid_t> started;
     for (const ProcessEntry& process : processes) {
       if (process.parent == parent && process.group == leader && !process.has_ended())
-        found.push_back(process.pid);
+        started.push_back(process.pid);
     }
+    if (!started.empty() && is_to_pass(parent)) found.insert(found.end(), started.begin(), started.end());
   }
   found.erase(found.begin());
   return found;

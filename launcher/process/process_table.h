@@ -68,9 +68,15 @@ std::string variable_of(pid_t pid, std::string_view name);
 /// Whether it is a shell, or another program that starts programs and waits for them.
 bool only_starts_programs(pid_t pid);
 
-/// Whether it is one of those that on SIGINT wait for what they have started, which a terminal sends it to as well. uv
-/// and timeout hand it on themselves, and a program that hears it twice may break off its save.
-bool waits_through_ctrl_c(pid_t pid);
+/// Whether a file with `name` in its path lies in the memory of a process.
+bool has_mapped(pid_t pid, std::string_view name);
+/// Whether it has loaded libtorch.
+bool has_torch(pid_t pid);
+
+/// Whether Ctrl-C is for what it has started, too, as a terminal sends it to all: a shell or make waits for its program
+/// to end of it. Not for the data loaders of who has torch, whose save may need them; and uv and timeout hand it on
+/// themselves, and a program that hears it twice may break off its save.
+bool shares_ctrl_c(pid_t pid);
 
 /// What the leader of an OS process group has started in it, and what that has, from process to process, as long as one
 /// `is_to_pass`. Pure, but for that.

@@ -2,6 +2,8 @@
 """Takes stdout and stderr of ddprun away, fills them up and stops reading them, and looks what becomes of the job."""
 
 import fcntl
+import functools
+import hashlib
 import json
 import os
 import pathlib
@@ -208,6 +210,36 @@ while True:
         done = self.run_with(["--no-python", "sh", "-c", "exit 3"], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                              before_exec=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0)))
         self.assertEqual(done.returncode, 3, done.stderr)
+
+    def test_a_reader_that_is_slow_gets_every_line_under_a_limit_of_file_sizes(self):
+        for limit in (0, 3_000_000):
+            lines = 2_000_000  # 15 MB
+            read_end, write_end = os.pipe()
+            job = subprocess.Popen([DDPRUN, "--no-python", "seq", str(lines)], cwd=self.folder, env=self.environment(),
+                                   stdin=subprocess.DEVNULL, stdout=write_end, stderr=subprocess.PIPE, text=True,
+                                   preexec_fn=functools.partial(resource.setrlimit, resource.RLIMIT_FSIZE, (limit, limit)))
+            own(self, job)
+            os.close(write_end)
+            came = hashlib.sha256()
+            while piece := os.read(read_end, 1 << 16):
+                came.update(piece)
+                time.sleep(0.002)  # it reads all the time, and slowly
+            os.close(read_end)
+            self.assertEqual(job.communicate(timeout=60), (None, ""))
+            sent = b"".join(b"%d\n" % line for line in range(1, lines + 1))
+            self.assertEqual((job.returncode, came.digest()), (0, hashlib.sha256(sent).digest()))
+
+    def test_folding_what_ranks_go_on_writing_keeps_a_signal_waiting_for_nobody(self):
+        job = subprocess.Popen([DDPRUN, "--fold", "--nproc-per-node", "4", "--no-python", "yes"], cwd=self.folder,
+                               env=self.environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        own(self, job)
+        for _ in range(100):
+            os.read(job.stdout.fileno(), 1 << 16)
+        job.send_signal(signal.SIGINT)
+        said = job.communicate(timeout=60)[1]
+        self.assertEqual(job.returncode, 130, said)
+        self.assertNotIn(b"lost", said)
+        self.assertNotIn(b"dropped", said)
 
     def test_a_job_that_was_told_to_end_does_not_wait_for_a_slow_reader(self):
         process = subprocess.Popen([DDPRUN, "--no-python", "sh", "-c", "head -c 50000000 /dev/zero; echo done >&2; "

@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
@@ -77,7 +78,7 @@ class Signals(unittest.TestCase):
         self.assertRegex(said, r"(?m)^ddprun: /bin/sh was stopped by SIGTERM$")
         self.assertRegex(said, r"(?m)^  then +ranks 0-1 ended by SIGTERM$")
 
-    def test_ctrl_c_reaches_what_a_shell_has_started(self):
+    def test_ctrl_c_reaches_what_a_shell_or_make_has_started(self):
         program = self.folder / "save.py"
         program.write_text("""import signal, sys
 def save(number, frame):
@@ -88,11 +89,14 @@ print("ready", flush=True)
 while True:
     signal.pause()
 """)
-        for shell in ("/bin/sh", "/bin/bash"):
-            script = self.folder / "run.sh"
-            script.write_text(f"#!{shell}\n(cd / && {sys.executable} {program}; true)\necho ended with $?\n")
-            script.chmod(0o755)
-            job = self.start("--nproc-per-node", 2, "--shutdown-timeout", "20s", script)
+        (self.folder / "Makefile").write_text(f"train:\n\t{sys.executable} {program}\n\t@echo after\n")
+        run = f"(cd / && {sys.executable} {program}; true)\necho ended with $?\n"
+        starter = f"import subprocess; subprocess.run(['{sys.executable}', '{program}'])"
+        all_starts = [("/bin/sh", "-c", run), ("/bin/bash", "-c", run), (sys.executable, "-c", starter)]
+        if shutil.which("make"):
+            all_starts += [("make", "-s", "-C", self.folder, "train"), ("/bin/sh", "-c", f"make -s -C {self.folder} train; true")]
+        for starts in all_starts:
+            job = self.start("--nproc-per-node", 2, "--shutdown-timeout", "20s", "--no-python", *starts)
             for _ in range(2):
                 self.assertIn("ready", job.stdout.readline())
             job.send_signal(signal.SIGINT)
@@ -100,6 +104,36 @@ while True:
             self.assertEqual(out.count("saved after SIGINT"), 2, out + err)
             self.assertEqual(job.returncode, 130, err)
             self.assertNotIn("SIGKILL", err)
+
+    def test_ctrl_c_spares_the_data_loaders_of_who_has_torch(self):
+        program = self.folder / "loaders.py"
+        program.write_text("""import mmap, os, signal, sys
+library = os.open(sys.argv[1], os.O_RDONLY)
+mapped = mmap.mmap(library, 0, prot=mmap.PROT_READ)  # as who has imported torch has it
+ends = os.pipe()
+loader = os.fork()
+if loader == 0:
+    signal.signal(signal.SIGINT, lambda *_: os._exit(1))
+    os.write(ends[1], b"1")
+    while True:
+        signal.pause()
+os.read(ends[0], 1)
+def save(number, frame):
+    print("its loader", "has ended" if os.waitpid(loader, os.WNOHANG)[0] else "lives", flush=True)
+    os.kill(loader, signal.SIGKILL)
+    sys.exit(0)
+signal.signal(signal.SIGINT, save)
+print("ready", flush=True)
+while True:
+    signal.pause()
+""")
+        library = self.folder / "libtorch_cpu.so"
+        library.write_text("x")
+        job = self.start("--no-python", "/bin/sh", "-c", f"{sys.executable} {program} {library}; true")
+        self.assertIn("ready", job.stdout.readline())
+        job.send_signal(signal.SIGINT)
+        out, err = job.communicate(timeout=60)
+        self.assertIn("its loader lives", out, err)
 
     def test_a_signal_that_was_passed_on_is_told_where_nobody_handles_it(self):
         job = self.start("--nproc-per-node", 2, "--no-python", "/bin/sh", "-c", "echo ready; exec sleep 1000")
