@@ -146,9 +146,10 @@ class Agent final : membership::Listener, WorkerGroup::Listener, LookLine {
     if (!status.is_success() && ending.weight == Weight::kSymptom) note_suspended();
     raise(WorkerExited{.local_rank = local_rank, .status = status, .ending = std::move(ending)});
   }
-  /// Once they are told to end they go on.
+  /// Once, before the first symptom, for it reads files of all workers; and once they are told to end they go on.
   void note_suspended() {
-    if (supervisor_.reason() != StopReason::kSucceeded || !workers_) return;
+    const bool is_first = supervisor_.state() == State::kStarting || supervisor_.state() == State::kRunning;
+    if (!is_first || !workers_) return;
     if (std::vector<LocalRank> still = workers_->suspended(); !still.empty())
       raise(WorkersSuspended{std::move(still)});
   }

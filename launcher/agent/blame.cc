@@ -39,14 +39,10 @@ LocalRank heaviest(Workers workers) {
   return *best;
 }
 
-/// And has not failed of its own doing since.
-bool stood_still(const SupervisedWorker& worker) {
-  return worker.was_suspended && !has_left(worker) &&
-         (!has_failed(worker) || worker.ending.weight == Weight::kSymptom);
-}
-
-std::optional<LocalRank> first_suspended(Workers workers) {
-  const auto found = std::find_if(workers.begin(), workers.end(), stood_still);
+std::optional<LocalRank> first_suspended(Workers workers, const SupervisedWorker* but = nullptr) {
+  const auto found = std::find_if(workers.begin(), workers.end(), [but](const SupervisedWorker& worker) {
+    return &worker != but && stood_still(worker);
+  });
   if (found == workers.end()) return std::nullopt;
   return LocalRank(static_cast<int>(found - workers.begin()));
 }
@@ -65,7 +61,9 @@ std::optional<LocalRank> who_was_lost(Workers workers, const SupervisedWorker& f
     if (is_nearer) found = LocalRank(static_cast<int>(index));
   }
   if (before) return before;
-  const std::optional<LocalRank> suspended = first_suspended(workers);
+  // It is silent, but the connections of one that is stopped stay open.
+  const std::optional<LocalRank> suspended =
+      has_waited_in_vain(workers) ? first_suspended(workers, &first_failure) : std::nullopt;
   return suspended ? suspended : after;
 }
 
@@ -116,7 +114,16 @@ std::string describe_standstill(const SupervisedWorker& suspended) {
   return fmt::format("{} was stopped by a signal (SIGSTOP), while others waited for it", name_of(suspended));
 }
 
-bool is_behind_others_loss(const SupervisedWorker& worker) { return has_left(worker) || stood_still(worker); }
+bool stood_still(const SupervisedWorker& worker) {
+  return worker.was_suspended && !has_left(worker) &&
+         (!has_failed(worker) || worker.ending.weight == Weight::kSymptom);
+}
+
+bool has_waited_in_vain(Workers workers) {
+  return std::any_of(workers.begin(), workers.end(), [](const SupervisedWorker& worker) {
+    return has_failed(worker) && worker.ending.weight == Weight::kSymptom && worker.ending.waited_in_vain;
+  });
+}
 
 bool have_succeeded_unasked(Workers workers) {
   return std::all_of(workers.begin(), workers.end(),
@@ -154,7 +161,7 @@ std::optional<Blame> reconsider(Workers workers, std::optional<LocalRank> root, 
   const SupervisedWorker& guilty = at(workers, *root);
   const bool is_weak = has_left(guilty) || guilty.was_suspended;
   if (!is_weak && !explains_more(candidate, guilty)) return std::nullopt;
-  return blame_for_failing(workers, ended, guilty.ending.weight == Weight::kCause);
+  return blame_for_failing(workers, ended, !is_weak && guilty.ending.weight == Weight::kCause);
 }
 
 }  // namespace ddprun::launcher

@@ -36,8 +36,11 @@ std::string describe_leaving(const SupervisedWorker& left);
 /// "rank 0 (pid 4710) was stopped by a signal (SIGSTOP), while others waited for it" of one that was.
 std::string describe_standstill(const SupervisedWorker& suspended);
 
-/// Whether it did not fail, and can be to blame for no more than that others lost it: it left with 0, or stood still.
-bool is_behind_others_loss(const SupervisedWorker& worker);
+/// Whether it was stopped by a signal when others lost it, and has not failed of its own doing since.
+bool stood_still(const SupervisedWorker& worker);
+
+/// Whether one of them failed because a peer was silent for too long.
+bool has_waited_in_vain(std::span<const SupervisedWorker> workers);
 
 /// Whether all of them ended with 0, and none of them because of us.
 bool have_succeeded_unasked(std::span<const SupervisedWorker> workers);
@@ -53,8 +56,8 @@ struct Blame {
 // Pure; `workers` stand by local rank, and those that have no status yet say nothing.
 //
 //   a cause          before a doubt before a symptom; of two of a kind what failed first
-//   all symptoms     who left with 0 is to blame, the last to do so before the first failed; else who stood still
-//                    then, stopped by a signal; else who left first after it
+//   all symptoms     who left with 0 is to blame, the last to do so before the first failed; else, where one waited in
+//                    vain, who stood still, stopped by a signal; else who left first after it
 
 /// The first judgement, made before any worker is stopped. At least one has failed.
 Blame blame(std::span<const SupervisedWorker> workers);

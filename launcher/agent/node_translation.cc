@@ -15,8 +15,10 @@ membership::NodeFailure failure_of(const PublishFailure& action, const Superviso
   };
   const SupervisedWorker& guilty = worker(action.workers.front());
   failure.worker = membership::WorkerEnd{.rank = guilty.rank};
-  failure.has_left = is_behind_others_loss(guilty);
-  failure.weight = failure.has_left ? Weight::kSymptom : guilty.ending.weight;
+  failure.has_left = guilty.status && guilty.status->is_success();
+  failure.stood_still = stood_still(guilty);
+  failure.waited_in_vain = has_waited_in_vain(supervisor.workers());
+  failure.weight = failure.has_left || failure.stood_still ? Weight::kSymptom : guilty.ending.weight;
   if (action.workers.size() > 1) failure.victim = worker(action.workers.back()).rank;
   return failure;
 }

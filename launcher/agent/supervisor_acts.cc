@@ -434,7 +434,7 @@ Supervisor::Actions Supervisor::give_up_on_stuck() {
   std::string names;
   for (const LocalRank target : stuck) {
     worker(target).is_alive = false;
-    worker(target).end_kind = EndKind::kNotEnded;
+    if (root_cause_ != target) worker(target).end_kind = EndKind::kNotEnded;
     names += fmt::format("{}{}", names.empty() ? "" : ", ", name_of(worker(target)));
   }
   has_stuck_ = true;

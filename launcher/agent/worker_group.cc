@@ -246,9 +246,11 @@ std::vector<LocalRank> WorkerGroup::suspended() const {
     bool is_it = is_still(read_process(leader));
     if (!is_it && only_starts_programs(leader)) {
       if (processes.empty()) processes = read_processes();
-      const std::vector<pid_t> programs = started_behind(processes, leader, only_starts_programs);
-      is_it = std::any_of(programs.begin(), programs.end(),
-                          [&](pid_t pid) { return is_still(read_process(pid)); });
+      std::vector<pid_t> programs = started_behind(processes, leader, only_starts_programs);
+      std::erase_if(programs, only_starts_programs);
+      // A helper beside the program may stand still for any reason.
+      is_it = !programs.empty() && std::all_of(programs.begin(), programs.end(),
+                                               [&](pid_t pid) { return is_still(read_process(pid)); });
     }
     if (is_it) still.push_back(worker->spec.local_rank);
   }

@@ -9,8 +9,8 @@
 namespace ddprun::launcher {
 
 /// A queue of bytes, first in, first out, in an anonymous file of the kernel's memory (memfd): what waits
-/// there is not in our address space, can be swapped out, and waits for no disk. Its bytes go round in a file of `room()`
-/// bytes, for a limit on the size of files (RLIMIT_FSIZE) holds for this one, too.
+/// there is not in our address space, can be swapped out, and waits for no disk. Its bytes go round in a file of
+/// `room()` bytes, for a limit on the size of files (RLIMIT_FSIZE) holds for this one, too.
 class Spool {
  public:
   static constexpr std::uint64_t kMostRoom = 64 * 1024 * 1024;

@@ -177,6 +177,7 @@ std::string stderr_section(const RootCause& root) {
 
 /// Whether both failed of the very same.
 bool is_alike(const WorkerOutcome& worker, const WorkerOutcome& root) {
+  if (is_blamed_for_standstill(root)) return false;  // what it says came after
   if (worker.is_killed_for_hang() || root.is_killed_for_hang())
     return worker.is_killed_for_hang() && root.is_killed_for_hang();
   if (!root.ending.error.empty() || !worker.ending.error.empty())
@@ -336,11 +337,12 @@ std::string headline(const WorkerOutcome& worker, const std::string& hostname) {
   const TimePoint failed_at = std::min(worker.ended_at, worker.ending.failed_at.value_or(worker.ended_at));
   // Nobody saw when it was stopped.
   const bool is_still = is_blamed_for_standstill(worker);
+  const std::string since = is_still && !worker.stuck_in.empty() ? ", and does not end on SIGKILL" : "";
   const std::string when =
       is_still ? std::string() : " after " + format_duration(failed_at - worker.started_at);
-  return fmt::format("rank {} (local rank {}, pid {}, host {}) {}{}{}", worker.rank, worker.local_rank,
+  return fmt::format("rank {} (local rank {}, pid {}, host {}) {}{}{}{}", worker.rank, worker.local_rank,
                      worker.pid, hostname, what_it_did(worker), when,
-                     is_still || has_left(worker) ? ", while others waited for it" : "");
+                     is_still || has_left(worker) ? ", while others waited for it" : "", since);
 }
 
 std::vector<std::string> consequences(const GenerationOutcome& generation, bool is_root_told) {

@@ -66,8 +66,9 @@ void settle_blame(GenerationOutcome& generation, std::optional<membership::NodeF
     const bool is_success = worker.status && worker.status->is_success();
     if (is_it) worker.end_kind = EndKind::kRootCause;
     // Of one that left or stood still, what the coordinator says is more: who lost it.
-    const bool is_behind = told && told->has_left;
-    if (is_it) worker.was_suspended = is_behind && !is_success;
+    const bool is_behind = told && (told->has_left || told->stood_still);
+    // How it ended afterwards, of our signal, says nothing of that.
+    if (is_it) worker.was_suspended = told->stood_still;
     if (is_it && (before == index || !is_behind)) {
       generation.root_cause = index;
     } else if (!is_it && before == index) {

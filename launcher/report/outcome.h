@@ -36,7 +36,8 @@ using membership::Weight;
 /// What a worker's end says about itself; symptom.h reads it.
 struct Ending {
   Weight weight = Weight::kCause;
-  std::string symptom{};  ///< for people, not kCause: "lost a peer (Connection closed by peer)"
+  std::string symptom{};        ///< for people, not kCause: "lost a peer (Connection closed by peer)"
+  bool waited_in_vain = false;  ///< kSymptom: a peer was silent for too long
   std::string error{};  ///< "ValueError: loss is nan": its own last exception, from stderr or its error file
   /// It had failed before the signal that we sent it, or of what that signal cannot have brought about.
   bool is_own_failure = false;

@@ -108,10 +108,10 @@ HangEnd Reporter::hang_of(Rank rank) const {
 RootCause Reporter::examine(const WorkerOutcome& worker, const WorkerOutcome* victim) {
   RootCause root{worker, std::nullopt, load_error_file(worker)};
   root.unread_error_file = why_unreadable(worker);
-  if (!worker.status) return root;
-  Evidence evidence = gather_evidence(*worker.status, worker.pid, oom_, space_.value_or(Evidence{}));
   if (victim != nullptr) root.victim = *victim;
   const WorkerOutcome& speaker = root.speaker();
+  if (!speaker.status) return root;
+  Evidence evidence = gather_evidence(*speaker.status, speaker.pid, oom_, space_.value_or(Evidence{}));
   if (speaker.is_killed_for_hang()) evidence.hang = speaker.hang.reason;
   evidence.passed_on = speaker.passed_on;
   const std::optional<ErrorFile> file = victim == nullptr ? root.error_file : load_error_file(speaker);

@@ -299,6 +299,7 @@ Ending judge_end(const ExitStatus& status, const LastWords& all_words) {
     ending.symptom = "lost a data loader process";
   } else if (!loss.phrase.empty()) {
     ending.weight = loss.weight;
+    ending.waited_in_vain = loss.meaning == kWaited;
     ending.symptom = fmt::format("{} ({})", loss.meaning, sentence_to(text, loss.phrase));
   } else if (has_one_of(doubted, kUnwindingPhrases)) {
     ending.weight = Weight::kDoubtful;

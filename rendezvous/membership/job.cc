@@ -371,10 +371,14 @@ void Job::blame(const Node& node, NodeFailure failure) {
   failure.node_rank = node.seat->node_rank;
   failure.generation = generation_;
   std::string why = placed(failure.what, node);
-  // As on one node (launcher/agent/blame.h): who left is behind the symptom, which goes on being told. Of a rank that
-  // left with 0 there is nothing to show; of the one that lost it there is.
-  if (const auto& symptom = cause_.failure(); failure.has_left && symptom) {
-    if (!failure.victim) failure.victim = symptom->rank(), failure.account = symptom->account;
+  // As on one node (launcher/agent/blame.h): who left or stood still is behind the symptom, which goes on being told.
+  // Of such a rank there is nothing to show; of the one that lost it there is.
+  const bool is_behind = failure.has_left || failure.stood_still;
+  if (const auto& symptom = cause_.failure(); is_behind && symptom) {
+    if (!failure.victim) {
+      failure.victim = symptom->victim ? symptom->victim : symptom->rank();
+      failure.account = symptom->account;
+    }
     failure.exit_code = symptom->exit_code;
     why = fmt::format("{}: {}", why, cause_.why());
   }

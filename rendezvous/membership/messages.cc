@@ -103,6 +103,8 @@ static void describe(Fields& fields, Described<Fields, NodeFailure>& failure) {
   fields.sentence("final", failure.final_because);
   fields.word("weight", failure.weight, {Weight::kSymptom, Weight::kDoubtful, Weight::kCause}, "a weight");
   rare_flag(fields, "has_left", failure.has_left);
+  rare_flag(fields, "stood_still", failure.stood_still);
+  rare_flag(fields, "waited_in_vain", failure.waited_in_vain);
   if (fields.has("victim", failure.victim.has_value())) {
     if constexpr (Fields::kReads) failure.victim.emplace();
     fields.number("victim", *failure.victim, 0, kMaxRanks);

@@ -43,6 +43,11 @@ bool StopCause::is_explained_by(const NodeFailure& failure) const {
   if (failure.weight != failure_->weight) return failure.weight > failure_->weight;
   // Of two of its own workers a node knows which failed first, and tells of the other only if it was that.
   if (failure.node_rank == failure_->node_rank) return failure.rank() != failure_->rank();
+  if (failure.stood_still) {
+    const bool is_plain =
+        failure_->weight == Weight::kSymptom && !failure_->has_left && !failure_->stood_still;
+    return is_plain && (failure_->waited_in_vain || failure.waited_in_vain);
+  }
   return failure.has_left && failure_->weight == Weight::kSymptom && !failure_->has_left;
 }
 

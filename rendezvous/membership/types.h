@@ -138,10 +138,12 @@ struct NodeFailure {
   Account account;            ///< of the victim, where there is one
   std::string final_because;  ///< why a restart would not help; empty: it may
   Weight weight = Weight::kCause;
-  /// No failure, but who may be behind a symptom: it ended with 0, or stood still, while others went on. It is weighed
-  /// as a symptom.
+  /// No failure, but who may be behind a symptom: it ended with 0 while others went on. It is weighed as a symptom.
   bool has_left = false;
-  std::optional<Rank> victim;  ///< who lost it
+  /// The same of one that was stopped by a signal while others waited for it; it explains less than one that left.
+  bool stood_still = false;
+  bool waited_in_vain = false;  ///< of a symptom: a peer was silent; no other loss is of one that stood still
+  std::optional<Rank> victim;   ///< who lost it
 
   [[nodiscard]] std::optional<Rank> rank() const {
     return worker ? std::optional(worker->rank) : std::nullopt;

@@ -122,31 +122,19 @@ void nap(std::chrono::nanoseconds time) {
   ::nanosleep(&left, nullptr);
 }
 
-/// Waits for a moment at which a process may be stopped and its main thread bears it: one that asks and sleeps by
-/// turns, as a rank does that waits for a key of the store, is in recvfrom(2) now and then. Where there is none the
-/// others' stacks are had without the main thread's. False: it may not be stopped at all.
-bool await_calm(pid_t pid, SteadyTime deadline) {
-  while (true) {
-    ProcessLook now = look_at_process(pid);
-    if (now.tracer == ::getpid()) now.tracer = 0;  // of a thread that was asked and stops late
-    const bool may_be = may_be_stopped(now);
-    if (may_be && bears_a_stop(pid)) return true;
-    if (std::chrono::steady_clock::now() >= deadline) return may_be;
-    nap(kNap);
-  }
-}
-
 /// Stops threads and lets them go on, as often as is asked. Those that a stop would harm are left alone.
 class StoppedThreads {
  public:
   explicit StoppedThreads(pid_t pid) : pid_(pid) {}
-  /// One that was asked and stops late is let go as soon as it does.
+  /// Who was asked and stops late is let go as soon as it does. One that was seized and then began what a stop would
+  /// end is let go by a stop in a later moment: the kernel lets go of nobody that runs.
   ~StoppedThreads() {
     const SteadyTime deadline = std::chrono::steady_clock::now() + kPatience;
     while (true) {
       collect();
       release();
-      if (asked_.empty() || std::chrono::steady_clock::now() >= deadline) return;
+      if (seized_.empty() || std::chrono::steady_clock::now() >= deadline) return;
+      ask();
       nap(kShortNap);
     }
   }
@@ -166,13 +154,7 @@ class StoppedThreads {
     }
     // Whoever is seized keeps its number until this process ends; who is not asked to stop never notices.
     if (start_of(pid_) != look.started) return;
-    for (const pid_t tid : seized_) {
-      // It may have gone on since.
-      if (!is_in(asked_, tid) && bears_a_stop(tid) &&
-          ::access(fmt::format("/proc/{}/task/{}", pid_, tid).c_str(), F_OK) == 0 &&
-          ::ptrace(PTRACE_INTERRUPT, tid, nullptr, nullptr) == 0)
-        asked_.push_back(tid);
-    }
+    ask();
     while (true) {
       collect();
       if (asked_.empty() || std::chrono::steady_clock::now() >= began_ + kStopLimit) return;
@@ -190,9 +172,17 @@ class StoppedThreads {
     stopped_.clear();
   }
 
+  /// Lets go whoever stops late, or has been stopped by a signal, while there is time between two stops.
+  void keep_clear() {
+    collect();
+    release();
+  }
+
+  /// The main thread first: there may be no time for all.
   [[nodiscard]] std::vector<pid_t> tids() const {
     std::vector<pid_t> tids;
     for (const Stop& stop : stopped_) tids.push_back(stop.tid);
+    std::stable_partition(tids.begin(), tids.end(), [this](pid_t tid) { return tid == pid_; });
     return tids;
   }
   [[nodiscard]] int error() const { return error_; }
@@ -208,16 +198,35 @@ class StoppedThreads {
     return std::find(tids.begin(), tids.end(), tid) != tids.end();
   }
 
+  void ask() {
+    for (const pid_t tid : seized_) {
+      // It may have gone on since.
+      if (!is_in(asked_, tid) && bears_a_stop(tid) &&
+          ::access(fmt::format("/proc/{}/task/{}", pid_, tid).c_str(), F_OK) == 0 &&
+          ::ptrace(PTRACE_INTERRUPT, tid, nullptr, nullptr) == 0)
+        asked_.push_back(tid);
+    }
+  }
+
+  /// Also those that were not asked: a signal stops whoever is seized, and its end is seen by nobody else before.
   void collect() {
-    std::erase_if(asked_, [&](pid_t tid) { return has_stopped(tid); });
+    const std::vector<pid_t> all = seized_;
+    for (const pid_t tid : all) {
+      if (!is_stopped(tid) && has_stopped(tid)) std::erase(asked_, tid);
+    }
+  }
+
+  [[nodiscard]] bool is_stopped(pid_t tid) const {
+    return std::any_of(stopped_.begin(), stopped_.end(), [tid](const Stop& stop) { return stop.tid == tid; });
   }
 
   bool has_stopped(pid_t tid) {
     int status = 0;
     const pid_t answer = ::waitpid(tid, &status, __WALL | WNOHANG);
     if (answer == 0) return false;
-    if (answer < 0) std::erase(seized_, tid);  // gone
-    if (answer > 0 && WIFSTOPPED(status))
+    const bool is_gone = answer < 0 || WIFEXITED(status) || WIFSIGNALED(status);
+    if (is_gone) std::erase(seized_, tid);
+    if (!is_gone && WIFSTOPPED(status))
       stopped_.push_back({tid, (status >> 16) == 0 ? WSTOPSIG(status) : 0L});
     return true;
   }
@@ -288,16 +297,41 @@ Walks walk_threads(const Libdw& dw, Dwfl* session, StoppedThreads& threads, cons
   return walks;
 }
 
+/// Waits for a moment at which a process may be stopped and its main thread bears it: one that asks and sleeps by
+/// turns, as a rank does that waits for a key of the store, is in recvfrom(2) now and then. Where there is none the
+/// others' stacks are had without the main thread's. False: it may not be stopped at all.
+bool await_calm(pid_t pid, StoppedThreads& threads, SteadyTime deadline) {
+  while (true) {
+    threads.keep_clear();
+    const bool is_over = std::chrono::steady_clock::now() >= deadline;
+    if (is_over || bears_a_stop(pid)) {
+      ProcessLook now = look_at_process(pid);
+      if (now.tracer == ::getpid()) now.tracer = 0;  // of a thread that was asked and stops late
+      if (may_be_stopped(now)) return true;
+      if (is_over) return false;
+    }
+    nap(kNap);
+  }
+}
+
 /// None: it may not be stopped.
 std::optional<Walks> walk_process(const Libdw& dw, Dwfl* session, pid_t pid, const ProcessLook& look) {
   // On a machine with other work to do a thread may not stop in time, or a walk not end; the next one mostly does.
   const SteadyTime deadline = std::chrono::steady_clock::now() + kPatience;
   StoppedThreads threads(pid);
-  while (await_calm(pid, deadline)) {
+  std::optional<Walks> best;
+  double stopped_s = 0;
+  while (await_calm(pid, threads, deadline)) {
     Walks walks = walk_threads(dw, session, threads, look);
-    if (walks.has_whole(pid) || std::chrono::steady_clock::now() >= deadline) return walks;
+    stopped_s += walks.stopped_s;
+    const bool is_whole = walks.has_whole(pid);
+    const double stop_s = walks.stopped_s;
+    if (!best || is_whole || walks.of_threads.size() > best->of_threads.size()) best = std::move(walks);
+    best->stopped_s = stopped_s;
+    if (is_whole || std::chrono::steady_clock::now() >= deadline) break;
+    nap(std::chrono::nanoseconds(static_cast<std::int64_t>(stop_s * 1e9)));  // it has work to do, too
   }
-  return std::nullopt;
+  return best;
 }
 
 std::string demangle(const char* name) {

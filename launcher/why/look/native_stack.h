@@ -17,9 +17,9 @@ struct NativeStacks {
 
 /// The stacks of all threads of a process, by libdw, which is opened when it is needed. Every thread is stopped for
 /// about a millisecond (PTRACE_SEIZE and PTRACE_INTERRUPT, never PTRACE_ATTACH, which leaves a process stopped for good
-/// when it was in the kernel), never longer than 50 ms: what did not stop or was not walked by then is left out. Where
-/// that is the main thread, or it is in a call that a stop would end, it is tried again for 0.3 s. Files are opened
-/// before, names looked up after. Nothing is stopped unless `pid` is still the process of that look.
+/// when it was in the kernel), never longer than 50 ms at a time: what did not stop or was not walked by then is left
+/// out. Where that is the main thread, or it is in a call that a stop would end, it is tried again for 0.3 s. Files are
+/// opened before, names looked up after. Nothing is stopped unless `pid` is still the process of that look.
 ///
 /// Process  for one that ends soon: its end lets go of whatever it holds, and libdw keeps 100 MB.
 NativeStacks native_stacks(pid_t pid, const ProcessLook& look);

@@ -7,6 +7,7 @@ import pathlib
 import shutil
 import signal
 import subprocess
+import sys
 import unittest
 
 from harness import PROGRAMS, Case
@@ -288,25 +289,38 @@ os._exit(4 + int(rank))
 
     def test_a_rank_whose_program_stands_still_is_to_blame_for_what_the_others_wait_for_in_vain(self):
         lost = "RuntimeError: [gloo/transport/tcp/unbound_buffer.cc:78] Timed out waiting 4000ms for recv operation to complete"
-        still = self.script("still.sh", """pid=$1/pid
+        self.script("still.py", """import os, signal, sys
+signal.signal(signal.SIGTERM, lambda *_: os._exit(0))  # as who saves then
+with open(sys.argv[1] + ".part", "w") as file:
+    file.write(str(os.getpid()))
+os.rename(sys.argv[1] + ".part", sys.argv[1])
+os.kill(os.getpid(), signal.SIGSTOP)
+while True:
+    signal.pause()
+""")
+        for start in ("", "exec "):  # behind the shell, and in its place
+            still = self.script("still.sh", f"""pid=$1/pid.$TORCHELASTIC_RESTART_COUNT
 if [ $RANK = 1 ]; then
-    sh -c 'echo $$ > $1.part; mv $1.part $1; kill -STOP $$; exec sleep 100' sh $pid
+    {start}{sys.executable} $1/still.py $pid
     exit 3
 fi
 until grep -qs '^State:.T' /proc/$(cat $pid 2>&1)/status; do sleep 0.02; done
-echo '""" + lost + """' >&2
+echo '{lost}' >&2
 exit 5
 """)
-        done = self.ddprun("--nproc-per-node", 3, "--max-restarts", 1, "--blame-window", 0.3, "--log-dir", self.logs, "--no-python",
-                           "sh", still, self.folder)
-        report = self.report()
-        root = report["root_cause"]
-        self.assertEqual((done.returncode, root["rank"], root["was_suspended"]), (5, 1, True), done.stderr)
-        self.assertIn(root["victim_rank"], (0, 2))
-        self.assertIn(lost, root["stderr_tail"])
-        self.assertEqual([each["root_cause_rank"] for each in report["generations"]], [1, 1])
-        self.assertRegex(done.stderr, r"rank 1 was stopped by a signal \(SIGSTOP\) while others waited for it \(rank [02]: ")
-        self.assertRegex(done.stderr, r"failed: rank 1 \(.*\) was stopped by a signal \(SIGSTOP\), while others waited for it\n")
+            done = self.ddprun("--nproc-per-node", 3, "--max-restarts", 1, "--blame-window", 0.3, "--log-dir", self.logs,
+                               "--no-python", "sh", still, self.folder)
+            report = self.report()
+            root = report["root_cause"]
+            self.assertEqual((done.returncode, root["rank"], root["was_suspended"]), (5, 1, True), done.stderr)
+            self.assertIn(root["victim_rank"], (0, 2))
+            self.assertIn(lost, root["stderr_tail"])
+            self.assertEqual([each["root_cause_rank"] for each in report["generations"]], [1, 1])
+            self.assertRegex(done.stderr, r"rank 1 was stopped by a signal \(SIGSTOP\) while others waited for it \(rank [02]: ")
+            self.assertRegex(done.stderr, r"failed: rank 1 \(.*\) was stopped by a signal \(SIGSTOP\), while others waited for it\n")
+            self.assertRegex(done.stderr, r"(?m)^  then +(ranks 0, 2|rank 0) .*waited in vain")
+            for left in (*self.folder.glob("pid.*"), *self.logs.glob("*/report.json")):
+                left.unlink()
 
     def test_a_time_out_in_the_back_off_is_the_end_and_the_failure_came_before(self):
         outer = self.folder / "error.json"

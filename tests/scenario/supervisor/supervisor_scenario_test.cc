@@ -111,13 +111,15 @@ class Story {
  private:
   static LocalRank rank(const TranscriptCommand& command) { return LocalRank(command.number("rank", 0)); }
 
-  // says=symptom, doubtful or own: what it wrote is of a lost peer, of a lost loader, or an exception of its
-  // own that is older than our signal by `ago` seconds.
+  // says=symptom, silence, doubtful or own: what it wrote is of a lost peer, of a silent one, of a lost loader, or an
+  // exception of its own that is older than our signal by `ago` seconds.
   Ending ending(const TranscriptCommand& command) const {
     const std::string says = command.text("says");
     Ending ending;
     ending.is_own_failure = !says.empty() || command.verb == "exit";
     if (says == "symptom") ending.weight = Weight::kSymptom, ending.symptom = "lost a peer (closed)";
+    if (says == "silence")
+      ending.weight = Weight::kSymptom, ending.symptom = "waited in vain", ending.waited_in_vain = true;
     if (says == "doubtful") ending.weight = Weight::kDoubtful, ending.symptom = "its loader was killed";
     if (says == "own") ending.error = "ValueError: nan";
     if (const int ago = command.number("ago", 0)) ending.failed_at = clock_.now() - std::chrono::seconds(ago);

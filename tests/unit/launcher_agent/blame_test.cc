@@ -51,6 +51,7 @@ struct Workers {
 };
 
 Ending symptom() { return {.weight = Weight::kSymptom, .symptom = "lost a peer"}; }
+Ending silence() { return {.weight = Weight::kSymptom, .symptom = "waited in vain", .waited_in_vain = true}; }
 Ending doubt() { return {.weight = Weight::kDoubtful, .symptom = "lost a connection"}; }
 Ending own(std::string error, std::optional<TimePoint> failed_at = {}) {
   return {.error = std::move(error), .is_own_failure = true, .failed_at = failed_at};
@@ -98,26 +99,38 @@ TEST_CASE("where nobody left before the symptom, who left first after it is to b
 
 TEST_CASE("of symptoms alone who stood still is to blame, unless one had left before") {
   const Blame found =
-      blame(Workers().runs().runs().suspended().ends(3s, ExitStatus::exited(5), symptom()).all);
+      blame(Workers().runs().runs().suspended().ends(3s, ExitStatus::exited(5), silence()).all);
   CHECK(found.guilty == LocalRank(1));
   CHECK(found.victim == LocalRank(2));
   CHECK(found.exit_code == 5);
   CHECK(found.why ==
         "rank 5 (pid 701) was stopped by a signal (SIGSTOP), while others waited for it: rank 6 (pid 702) "
         "exited "
-        "with code 5 after 3.0 s: lost a peer");
-  CHECK(blame(Workers().leaves(1s).runs().suspended().ends(3s, kOne, symptom()).all).guilty == LocalRank(0));
-  CHECK(blame(Workers().leaves(4s).runs().suspended().ends(3s, kOne, symptom()).all).guilty == LocalRank(1));
+        "with code 5 after 3.0 s: waited in vain");
+  CHECK(blame(Workers().leaves(1s).runs().suspended().ends(3s, kOne, silence()).all).guilty == LocalRank(0));
+  CHECK(blame(Workers().leaves(4s).runs().suspended().ends(3s, kOne, silence()).all).guilty == LocalRank(1));
+}
+
+TEST_CASE("who stood still has closed no connection, but others may have lost who waited for it in vain") {
+  CHECK(blame(Workers().runs().suspended().ends(3s, kOne, symptom()).all).guilty == LocalRank(1));
+  const Workers both = Workers().runs().suspended().ends(3s, kOne, symptom()).ends(4s, kOne, silence());
+  CHECK(blame(both.all).guilty == LocalRank(0));
 }
 
 TEST_CASE("who stood still and failed once it went on is still to blame, unless that was its own doing") {
-  const Workers lost = Workers().ends(4s, kOne, symptom()).suspended().ends(3s, kOne, symptom());
+  const Workers lost = Workers().ends(4s, kOne, symptom()).suspended().ends(3s, kOne, silence());
   CHECK(blame(lost.all).guilty == LocalRank(0));
   CHECK(blame(lost.all).victim == LocalRank(1));
   const Workers own_doing =
-      Workers().ends(4s, kOne, own("ValueError: x")).suspended().ends(3s, kOne, symptom());
+      Workers().ends(4s, kOne, own("ValueError: x")).suspended().ends(3s, kOne, silence());
   CHECK(blame(own_doing.all).guilty == LocalRank(0));
   CHECK_FALSE(blame(own_doing.all).victim);
+}
+
+TEST_CASE("nobody is its own victim") {
+  const Blame found = blame(Workers().ends(3s, kOne, silence()).suspended().runs().all);
+  CHECK(found.guilty == LocalRank(0));
+  CHECK_FALSE(found.victim);
 }
 
 TEST_CASE("who stood still is not blamed for what others failed of themselves, nor for a doubt") {
@@ -125,12 +138,20 @@ TEST_CASE("who stood still is not blamed for what others failed of themselves, n
   CHECK(blame(Workers().runs().suspended().ends(2s, kOne, doubt()).all).guilty == LocalRank(1));
 }
 
-TEST_CASE("while the group is stopped, a cause takes over from who stood still") {
-  const Workers workers =
-      Workers().runs().suspended().ends(3s, kOne, symptom()).ends(5s, kOne, own("ValueError: x"));
+TEST_CASE(
+    "while the group is stopped, a cause takes over from who stood still or left, with a code of its own") {
+  const Workers workers = Workers()
+                              .runs()
+                              .suspended()
+                              .ends(3s, ExitStatus::exited(5), silence())
+                              .ends(5s, kTerminated, own("ValueError: x"))
+                              .stopped_with(SIGTERM);
   const std::optional<Blame> better = reconsider(workers.all, LocalRank(0), LocalRank(2));
   REQUIRE(better);
   CHECK(better->guilty == LocalRank(2));
+  CHECK(better->exit_code == 1);
+  const Workers left = Workers().leaves(1s).ends(5s, kTerminated, own("ValueError: x")).stopped_with(SIGTERM);
+  CHECK(reconsider(left.all, LocalRank(0), LocalRank(1))->exit_code == 1);
 }
 
 TEST_CASE("another node may have lost who stands still here, if nobody has left") {

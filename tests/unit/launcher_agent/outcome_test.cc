@@ -99,9 +99,9 @@ TEST_CASE("a rank of this node that left with 0 is the root cause, and who lost 
 TEST_CASE(
     "a rank of this node that stood still is the root cause, not for its end, and who lost it stays told") {
   JobOutcome outcome = after_a_symptom();
-  outcome.generations.back().workers[1].status = ExitStatus::killed(SIGTERM);
+  outcome.generations.back().workers[1].status = GENERATE(ExitStatus::killed(SIGTERM), ExitStatus::exited(0));
   outcome.told_cause = cause(3, 3);
-  outcome.told_cause->has_left = true;
+  outcome.told_cause->stood_still = true;
   note_bad_end(outcome);
   const GenerationOutcome& last = outcome.generations.back();
   CHECK(last.workers[1].end_kind == EndKind::kRootCause);

@@ -1,6 +1,8 @@
 #include "tests/support/catch.h"
 #include "tests/unit/membership/job_story.h"
 
+#include <fmt/format.h>
+
 #include <csignal>
 #include <string>
 #include <vector>
@@ -296,6 +298,62 @@ TEST_CASE("a node that goes on telling of a rank that left, and of its success, 
   CHECK(story.last('a').end->why ==
         "rank 9 left on node 1 (b, 10.0.0.2): rank 0 exited with code 1 on node 0 (a, 10.0.0.1)");
   CHECK(story.last('a').end->root_cause->victim == Rank(0));
+}
+
+namespace {
+
+NodeFailure symptom_of(int rank, bool waited_in_vain) {
+  NodeFailure failure{.worker = WorkerEnd{.rank = Rank(rank)}, .what = fmt::format("rank {} exited", rank)};
+  failure.weight = Weight::kSymptom;
+  failure.waited_in_vain = waited_in_vain;
+  failure.account.diagnosis = "timed out";
+  return failure;
+}
+
+NodeFailure standstill_of(int rank) {
+  NodeFailure failure{.worker = WorkerEnd{.rank = Rank(rank)},
+                      .what = fmt::format("rank {} was stopped", rank)};
+  failure.weight = Weight::kSymptom;
+  failure.stood_still = true;
+  return failure;
+}
+
+}  // namespace
+
+TEST_CASE("who stands still on another node is behind a wait in vain, and behind no other loss") {
+  const bool in_vain = GENERATE(true, false);
+  Story story = running(fixed(2), "ab");
+  const Generation generation = story.job.generation();
+  story.tell('a',
+             Status{.generation = generation, .phase = Phase::kStopping, .failure = symptom_of(0, in_vain)});
+  story.tell('b', Status{.generation = generation, .phase = Phase::kIdle, .failure = standstill_of(1)});
+  story.tell('a', Phase::kIdle);
+  REQUIRE(story.last('a').kind == OrderKind::kEnd);
+  const NodeFailure& cause = *story.last('a').end->root_cause;
+  CHECK(cause.rank() == Rank(in_vain ? 1 : 0));
+  CHECK(cause.victim == (in_vain ? std::optional(Rank(0)) : std::nullopt));
+  CHECK(cause.account.diagnosis == "timed out");
+}
+
+TEST_CASE("who left on another node comes before who stood still, and not after it") {
+  const bool is_told_first = GENERATE(true, false);
+  Story story = running(fixed(3), "abc");
+  const Generation generation = story.job.generation();
+  NodeFailure leaver{.worker = WorkerEnd{.rank = Rank(2)}, .what = "rank 2 left"};
+  leaver.weight = Weight::kSymptom;
+  leaver.has_left = true;
+  story.tell('a',
+             Status{.generation = generation, .phase = Phase::kStopping, .failure = symptom_of(0, true)});
+  if (is_told_first)
+    story.tell('c', Status{.generation = generation, .phase = Phase::kIdle, .failure = leaver});
+  story.tell('b', Status{.generation = generation, .phase = Phase::kIdle, .failure = standstill_of(1)});
+  if (!is_told_first)
+    story.tell('c', Status{.generation = generation, .phase = Phase::kIdle, .failure = leaver});
+  story.tell('a', Phase::kIdle);
+  REQUIRE(story.last('a').kind == OrderKind::kEnd);
+  const NodeFailure& cause = *story.last('a').end->root_cause;
+  CHECK(cause.rank() == Rank(2));
+  CHECK(cause.victim == Rank(0));
 }
 
 TEST_CASE("a cause of any node is before who left with 0") {

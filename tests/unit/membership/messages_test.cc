@@ -45,6 +45,8 @@ TEST_CASE("a status arrives as it was sent, with a failure in it") {
   failure.account.is_traceback = true;
   failure.weight = Weight::kDoubtful;
   failure.has_left = true;
+  failure.stood_still = true;
+  failure.waited_in_vain = true;
   failure.victim = Rank(3);
   failure.worker->status = GENERATE(ExitStatus::exited(7), ExitStatus::killed(9));
   failure.worker->started_wall = std::chrono::system_clock::time_point(1'700'000'000s);
