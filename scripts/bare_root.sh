@@ -4,9 +4,9 @@
 #   scripts/bare_root.sh make RELEASE ROOT [PACKAGE…]   Debian's release (bullseye is 11, bookworm 12, trixie 13) in the folder ROOT:
 #                                                       debootstrap's minbase, and the PACKAGEs
 #   scripts/bare_root.sh run ROOT COMMAND [WORD…]       runs that in it, as its root; nothing that it started is left
-#   scripts/bare_root.sh wheel RELEASE [WHEEL]          makes one, installs the launcher's wheel and pip's own choice of torch, trains
-#                                                       with DDP on two ranks, says what took how long, and removes it; fails where
-#                                                       what is not torch's took longer than a minute
+#   scripts/bare_root.sh wheel RELEASE [WHEEL]          makes one, installs uv by pip, and by that the launcher's wheel and its own
+#                                                       choice of torch, trains with DDP on two ranks, says what took how long, and
+#                                                       removes it; fails where that took longer than a minute, torch's download too
 #
 # Needs root and debootstrap (77 without). DDPRUN_DEBIAN_MIRROR names another mirror than apt's, TMPDIR where ROOT of `wheel` is: it takes
 # up to 15 GB. WHEEL is that of scripts/make_wheel.sh, which is run where there is none.
@@ -76,7 +76,7 @@ timed() {
 }
 
 show_wheel() { # RELEASE WHEEL
-  local release=$1 wheel=$2 root seconds made venv launcher download unpack trained own pip=/env/bin/pip
+  local release=$1 wheel=$2 root seconds made venv uv installed trained all
   root=$(mktemp -d "${TMPDIR:-/tmp}/ddprun-bare-XXXXXX")
   # shellcheck disable=SC2064
   trap "rm -rf '$root' '$root.log'" EXIT
@@ -86,12 +86,10 @@ show_wheel() { # RELEASE WHEEL
   cp "$wheel" "$root/root/"
   timed run_in "$root" python3 -m venv /env
   venv=$seconds
-  timed run_in "$root" $pip install --quiet --no-index "/root/$(basename "$wheel")"
-  launcher=$seconds
-  timed run_in "$root" $pip download --quiet --progress-bar off --dest /wheels torch numpy
-  download=$seconds
-  timed run_in "$root" $pip install --quiet --no-index --find-links /wheels torch numpy
-  unpack=$seconds
+  timed run_in "$root" /env/bin/pip install --quiet --no-cache-dir uv
+  uv=$seconds
+  timed run_in "$root" /env/bin/uv pip install --quiet --no-cache --python /env/bin/python "/root/$(basename "$wheel")" torch numpy
+  installed=$seconds
   run_in "$root" /env/bin/python -c '
 import os, platform, torch
 system = dict(line.rstrip().split("=", 1) for line in open("/etc/os-release") if "=" in line)["PRETTY_NAME"].strip("\"")
@@ -101,11 +99,11 @@ print(f"{system}, glibc {platform.libc_ver()[1]}, Python {platform.python_versio
   trained=$seconds
   tail -n 1 "$root/said"
   grep -q '^2 ranks found y = ' "$root/said" || fail "$release: the example did not train: $(cat "$root/said")"
-  own=$(awk -v "venv=$venv" -v "launcher=$launcher" -v "trained=$trained" 'BEGIN {printf "%.1f", venv + launcher + trained}')
-  printf '%-10s %s s: environment %s, wheel %s, training %s; beside it torch: download %s (%s MB), unpacking %s; debootstrap %s\n' \
-    "$release" "$own" "$venv" "$launcher" "$trained" "$download" "$(du -sm "$root/wheels" | cut -f 1)" "$unpack" "$made"
-  awk -v "own=$own" -v "most=$MOST_SECONDS" 'BEGIN {exit !(own <= most)}' ||
-    fail "$release: environment, wheel and training took $own s, more than $MOST_SECONDS"
+  all=$(awk -v "venv=$venv" -v "uv=$uv" -v "installed=$installed" -v "trained=$trained" 'BEGIN {printf "%.1f", venv + uv + installed + trained}')
+  printf '%-10s %s s: environment %s, uv %s, wheel and torch %s (%s MB), training %s; before it debootstrap %s\n' \
+    "$release" "$all" "$venv" "$uv" "$installed" "$(du -sm "$root/env" | cut -f 1)" "$trained" "$made"
+  awk -v "all=$all" -v "most=$MOST_SECONDS" 'BEGIN {exit !(all <= most)}' ||
+    fail "$release: from an environment to a trained model took $all s, more than $MOST_SECONDS"
 }
 
 case "${1:-}" in

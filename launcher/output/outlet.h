@@ -24,8 +24,9 @@ namespace ddprun::launcher {
 ///           mebibyte in our memory and the rest in a Spool, and follows when it is ready again. Files of a
 ///           file system are written by the FileWriter's thread.
 /// Bounds    `kMostWaiting` bytes wait, or what the limit on the size of files allows; what comes then is
-///           dropped, whole writes, until half of them have gone. Who can wait does so while half of them wait and still some are taken (`is_behind`): then a
-///           reader that is slow gets all, and only one that is stuck loses any.
+///           dropped, whole writes, until half of them have gone. Who can wait does so while half of them wait
+///           and still some are taken (`is_behind`): then a reader that is slow gets all, and only one that is
+///           stuck loses any.
 /// Loss      is counted and never silent: see `set_on_trouble` and `loss`.
 /// Flags     the descriptor's own are left alone: our shell shares them. Pipes and terminals are opened anew.
 class Outlet {

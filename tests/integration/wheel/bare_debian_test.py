@@ -32,7 +32,7 @@ def first_commands():
 
 
 class Wheel(unittest.TestCase):
-    """By the clock; scripts/bare_root.sh says what took how long, and fails where it was more than a minute."""
+    """By the clock, torch's download in it; scripts/bare_root.sh says what took how long, and fails beyond a minute."""
 
     @classmethod
     def setUpClass(cls):
