@@ -246,7 +246,8 @@ std::vector<LocalRank> WorkerGroup::suspended() const {
     bool is_it = is_still(read_process(leader));
     if (!is_it && only_starts_programs(leader)) {
       if (processes.empty()) processes = read_processes();
-      std::vector<pid_t> programs = started_behind(processes, leader, only_starts_programs);
+      std::vector<pid_t> programs =
+          started_behind(processes, leader, [](pid_t parent, pid_t) { return only_starts_programs(parent); });
       std::erase_if(programs, only_starts_programs);
       // A helper beside the program may stand still for any reason.
       is_it = !programs.empty() && std::all_of(programs.begin(), programs.end(),

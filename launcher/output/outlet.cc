@@ -19,6 +19,8 @@ namespace ddprun::launcher {
 namespace {
 
 constexpr std::size_t kMemoryBacklog = 1024 * 1024;
+/// Where files may not be so large, it waits in memory: what the workers have written already finds room behind half.
+constexpr std::size_t kLeastWaiting = 8 * 1024 * 1024;
 constexpr std::size_t kSpoolPiece = 256 * 1024;
 constexpr std::chrono::seconds kPatience{5};
 
@@ -142,10 +144,11 @@ std::size_t Outlet::try_write(std::string_view bytes) {
   return done;
 }
 
-// What waits in memory is no file.
 std::uint64_t Outlet::most_waiting() const {
-  return std::max<std::uint64_t>(kMemoryBacklog, std::min(kMostWaiting, spool_.room()));
+  return has_spool() ? std::min(kMostWaiting, spool_.room()) : kLeastWaiting;
 }
+
+bool Outlet::has_spool() const { return spool_.room() > kLeastWaiting; }
 
 // Behind everything that waits already: in memory while that is little, in the spool after that.
 void Outlet::keep(std::string_view bytes) {
@@ -156,7 +159,8 @@ void Outlet::keep(std::string_view bytes) {
     return drop(bytes.size(), fmt::format("nobody read it, and {} waited already", most),
                 most + " wait already");
   }
-  if (spool_.size() > 0 || pending_.size() - pending_done_ + bytes.size() > kMemoryBacklog) {
+  const bool is_much = spool_.size() > 0 || pending_.size() - pending_done_ + bytes.size() > kMemoryBacklog;
+  if (has_spool() && is_much) {
     const std::size_t kept = spool_.push(bytes);
     if (kept < bytes.size())
       drop(bytes.size() - kept, "no memory for what waited", "there is no memory for what waits");

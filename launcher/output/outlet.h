@@ -23,7 +23,7 @@ namespace ddprun::launcher {
 /// Blocking  never. What a terminal, pipe or socket does not take (Ctrl-S, a reader that sleeps) waits, a
 ///           mebibyte in our memory and the rest in a Spool, and follows when it is ready again. Files of a
 ///           file system are written by the FileWriter's thread.
-/// Bounds    `kMostWaiting` bytes wait, or what the limit on the size of files allows; what comes then is
+/// Bounds    `kMostWaiting` bytes wait, or what the limit on the size of files allows, or 8 MiB; what comes then is
 ///           dropped, whole writes, until half of them have gone. Who can wait does so while half of them wait
 ///           and still some are taken (`is_behind`): then a reader that is slow gets all, and only one that is
 ///           stuck loses any.
@@ -81,6 +81,7 @@ class Outlet {
   std::size_t try_write(std::string_view bytes);
   void keep(std::string_view bytes);
   [[nodiscard]] std::uint64_t most_waiting() const;
+  [[nodiscard]] bool has_spool() const;
   /// `meanwhile` is said when it is the first time.
   void drop(std::uint64_t bytes, std::string why, std::string_view meanwhile);
   void note_end(int error);

@@ -112,6 +112,14 @@ bool hands_on_signals(pid_t pid) {
   return is_one_of(kForwarding, name_of_program(pid));
 }
 
+/// It is a shell, or as one.
+bool waits_for_programs(pid_t pid) {
+  static constexpr std::array<std::string_view, 16> kWaiting{
+      "sh",   "bash",   "dash", "ash",     "busybox", "zsh", "ksh",     "mksh",
+      "fish", "strace", "time", "unshare", "make",    "su",  "runuser", "sudo"};
+  return is_one_of(kWaiting, name_of_program(pid));
+}
+
 }  // namespace
 
 std::string name_of(const ProcessEntry& process) {
@@ -228,26 +236,26 @@ bool has_mapped(pid_t pid, std::string_view name) {
 
 bool has_torch(pid_t pid) { return has_mapped(pid, "/libtorch_cpu.so"); }
 
-bool only_starts_programs(pid_t pid) {
-  static constexpr std::array<std::string_view, 16> kWaiting{
-      "sh",   "bash",   "dash", "ash",     "busybox", "zsh", "ksh",     "mksh",
-      "fish", "strace", "time", "unshare", "make",    "su",  "runuser", "sudo"};
-  return is_one_of(kWaiting, name_of_program(pid)) || hands_on_signals(pid);
+bool only_starts_programs(pid_t pid) { return waits_for_programs(pid) || hands_on_signals(pid); }
+
+bool shares_ctrl_c(pid_t parent, pid_t child) {
+  if (hands_on_signals(parent)) return false;
+  if (waits_for_programs(parent)) return true;  // a subshell is a copy
+  const std::string command = read_text(fmt::format("/proc/{}/cmdline", child));
+  const bool is_helper = command.find("multiprocessing") != std::string::npos;
+  return !command.empty() && !is_helper && command != read_text(fmt::format("/proc/{}/cmdline", parent));
 }
 
-bool shares_ctrl_c(pid_t pid) { return !hands_on_signals(pid) && !has_torch(pid); }
-
 std::vector<pid_t> started_behind(const std::vector<ProcessEntry>& processes, pid_t leader,
-                                  const std::function<bool(pid_t)>& is_to_pass) {
+                                  const std::function<bool(pid_t parent, pid_t child)>& is_to_pass) {
   std::vector<pid_t> found{leader};
   for (std::size_t next = 0; next < found.size(); ++next) {
     const pid_t parent = found[next];
-    std::vector<pid_t> started;
     for (const ProcessEntry& process : processes) {
-      if (process.parent == parent && process.group == leader && !process.has_ended())
-        started.push_back(process.pid);
+      if (process.parent == parent && process.group == leader && !process.has_ended() &&
+          is_to_pass(parent, process.pid))
+        found.push_back(process.pid);
     }
-    if (!started.empty() && is_to_pass(parent)) found.insert(found.end(), started.begin(), started.end());
   }
   found.erase(found.begin());
   return found;

@@ -73,15 +73,15 @@ bool has_mapped(pid_t pid, std::string_view name);
 /// Whether it has loaded libtorch.
 bool has_torch(pid_t pid);
 
-/// Whether Ctrl-C is for what it has started, too, as a terminal sends it to all: a shell or make waits for its program
-/// to end of it. Not for the data loaders of who has torch, whose save may need them; and uv and timeout hand it on
-/// themselves, and a program that hears it twice may break off its save.
-bool shares_ctrl_c(pid_t pid);
+/// Whether Ctrl-C is for a child, too, as a terminal sends it to all: a shell or make waits for its program to end of
+/// it. A program's own copies and helpers (fork, multiprocessing: data loaders, pools) are spared, whom its save may
+/// need. uv and timeout hand it on themselves, and a program that hears it twice may break off its save.
+bool shares_ctrl_c(pid_t parent, pid_t child);
 
 /// What the leader of an OS process group has started in it, and what that has, from process to process, as long as one
-/// `is_to_pass`. Pure, but for that.
+/// `is_to_pass` from a parent to its child. Pure, but for that.
 std::vector<pid_t> started_behind(const std::vector<ProcessEntry>& processes, pid_t leader,
-                                  const std::function<bool(pid_t)>& is_to_pass);
+                                  const std::function<bool(pid_t parent, pid_t child)>& is_to_pass);
 
 /// Whether a process ignores `signal`, as what a shell starts with `&` ignores SIGINT.
 bool ignores_signal(pid_t pid, int signal);

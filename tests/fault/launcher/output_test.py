@@ -3,7 +3,6 @@
 
 import fcntl
 import functools
-import hashlib
 import json
 import os
 import pathlib
@@ -212,22 +211,29 @@ while True:
         self.assertEqual(done.returncode, 3, done.stderr)
 
     def test_a_reader_that_is_slow_gets_every_line_under_a_limit_of_file_sizes(self):
-        for limit in (0, 3_000_000):
-            lines = 2_000_000  # 15 MB
-            read_end, write_end = os.pipe()
-            job = subprocess.Popen([DDPRUN, "--no-python", "seq", str(lines)], cwd=self.folder, env=self.environment(),
-                                   stdin=subprocess.DEVNULL, stdout=write_end, stderr=subprocess.PIPE, text=True,
-                                   preexec_fn=functools.partial(resource.setrlimit, resource.RLIMIT_FSIZE, (limit, limit)))
-            own(self, job)
-            os.close(write_end)
-            came = hashlib.sha256()
-            while piece := os.read(read_end, 1 << 16):
-                came.update(piece)
-                time.sleep(0.002)  # it reads all the time, and slowly
-            os.close(read_end)
-            self.assertEqual(job.communicate(timeout=60), (None, ""))
-            sent = b"".join(b"%d\n" % line for line in range(1, lines + 1))
-            self.assertEqual((job.returncode, came.digest()), (0, hashlib.sha256(sent).digest()))
+        lines = 400_000
+        sent = [b"%d" % line for line in range(1, lines + 1)]
+        for limit, flag in ((0, "--prefix"), (5000, "--fold"), (3_000_000, "--prefix"), (12_000_000, "--fold")):
+            with self.subTest(limit=limit, flag=flag):
+                read_end, write_end = os.pipe()
+                job = subprocess.Popen([DDPRUN, flag, "--nproc-per-node", "2", "--no-python", "seq", str(lines)], cwd=self.folder,
+                                       env=self.environment(), stdin=subprocess.DEVNULL, stdout=write_end, stderr=subprocess.PIPE,
+                                       text=True, preexec_fn=functools.partial(resource.setrlimit, resource.RLIMIT_FSIZE, (limit, limit)))
+                own(self, job)
+                os.close(write_end)
+                came = []
+                while piece := os.read(read_end, 1 << 16):
+                    came.append(piece)
+                    time.sleep(0.004)  # it reads all the time, and slowly
+                os.close(read_end)
+                self.assertEqual(job.communicate(timeout=60), (None, ""))
+                of_rank = {b"0": [], b"1": []}  # "[0-1] 7", or "[0@host] 7"
+                for line in b"".join(came).splitlines():
+                    who, number = line[1:].split(b"] ")
+                    for rank in (b"0", b"1") if who == b"0-1" else (who[:1],):
+                        of_rank[rank].append(number)
+                self.assertEqual(job.returncode, 0)
+                self.assertTrue(of_rank[b"0"] == sent and of_rank[b"1"] == sent, {rank: len(each) for rank, each in of_rank.items()})
 
     def test_folding_what_ranks_go_on_writing_keeps_a_signal_waiting_for_nobody(self):
         job = subprocess.Popen([DDPRUN, "--fold", "--nproc-per-node", "4", "--no-python", "yes"], cwd=self.folder,

@@ -105,35 +105,30 @@ while True:
             self.assertEqual(job.returncode, 130, err)
             self.assertNotIn("SIGKILL", err)
 
-    def test_ctrl_c_spares_the_data_loaders_of_who_has_torch(self):
-        program = self.folder / "loaders.py"
-        program.write_text("""import mmap, os, signal, sys
-library = os.open(sys.argv[1], os.O_RDONLY)
-mapped = mmap.mmap(library, 0, prot=mmap.PROT_READ)  # as who has imported torch has it
-ends = os.pipe()
-loader = os.fork()
-if loader == 0:
-    signal.signal(signal.SIGINT, lambda *_: os._exit(1))
-    os.write(ends[1], b"1")
+    def test_ctrl_c_spares_the_helpers_of_a_program_whose_save_may_need_them(self):
+        program = self.folder / "pool.py"
+        program.write_text("""import multiprocessing, os, signal, sys
+def work(number):
+    return number + 1
+if __name__ == "__main__":
+    pool = multiprocessing.get_context(sys.argv[1]).Pool(2)
+    def save(number, frame):
+        print("saved", pool.map(work, [1, 2]), flush=True)
+        pool.terminate()
+        sys.exit(0)
+    pool.map(work, [0])
+    signal.signal(signal.SIGINT, save)
+    print("ready", flush=True)
     while True:
         signal.pause()
-os.read(ends[0], 1)
-def save(number, frame):
-    print("its loader", "has ended" if os.waitpid(loader, os.WNOHANG)[0] else "lives", flush=True)
-    os.kill(loader, signal.SIGKILL)
-    sys.exit(0)
-signal.signal(signal.SIGINT, save)
-print("ready", flush=True)
-while True:
-    signal.pause()
 """)
-        library = self.folder / "libtorch_cpu.so"
-        library.write_text("x")
-        job = self.start("--no-python", "/bin/sh", "-c", f"{sys.executable} {program} {library}; true")
-        self.assertIn("ready", job.stdout.readline())
-        job.send_signal(signal.SIGINT)
-        out, err = job.communicate(timeout=60)
-        self.assertIn("its loader lives", out, err)
+        for method in ("fork", "spawn", "forkserver"):
+            job = self.start("--shutdown-timeout", "20s", "--no-python", "/bin/sh", "-c",
+                             f"{sys.executable} {program} {method}; true")
+            self.assertIn("ready", job.stdout.readline())
+            job.send_signal(signal.SIGINT)
+            out, err = job.communicate(timeout=60)
+            self.assertIn("saved [2, 3]", out, err)
 
     def test_a_signal_that_was_passed_on_is_told_where_nobody_handles_it(self):
         job = self.start("--nproc-per-node", 2, "--no-python", "/bin/sh", "-c", "echo ready; exec sleep 1000")
