@@ -137,7 +137,7 @@ void Supervisor::accuse(Blame blame) {
   victim_ = blame.victim;
   SupervisedWorker& guilty = worker(blame.guilty);
   guilty.end_kind = EndKind::kRootCause;
-  guilty.was_suspended = guilty.was_suspended && blame.victim;
+  guilty.was_suspended = stood_still(guilty) && blame.victim.has_value();
   set_reason(StopReason::kWorkerFailed, std::move(blame.why), blame.exit_code.value_or(exit_code_));
   if (!blame.exit_code) return;
   const std::vector<int>& finals = options_.no_restart_exit_codes;

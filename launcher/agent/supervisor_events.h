@@ -44,8 +44,8 @@ struct WorkerExited {
   ExitStatus status;
   Ending ending{};
 };
-struct
-    WorkersSuspended {  ///< before another's failure is told: these stand still, stopped by a signal (SIGSTOP)
+/// Before the first symptom is told, or another node's failure: these stand still, stopped by a signal (SIGSTOP).
+struct WorkersSuspended {
   static constexpr std::string_view kName = "workers suspended";
   std::vector<LocalRank> workers;
 };

@@ -133,7 +133,7 @@ class StoppedThreads {
     while (true) {
       collect();
       release();
-      if (seized_.empty() || std::chrono::steady_clock::now() >= deadline) return;
+      if (seized_.empty() || !is_meant_ || std::chrono::steady_clock::now() >= deadline) return;
       ask();
       nap(kShortNap);
     }
@@ -153,7 +153,8 @@ class StoppedThreads {
         error_ = errno;
     }
     // Whoever is seized keeps its number until this process ends; who is not asked to stop never notices.
-    if (start_of(pid_) != look.started) return;
+    is_meant_ = start_of(pid_) == look.started;
+    if (!is_meant_) return;
     ask();
     while (true) {
       collect();
@@ -233,6 +234,7 @@ class StoppedThreads {
 
   pid_t pid_;
   SteadyTime began_;
+  bool is_meant_ = false;  ///< nobody else has the number by now
   std::vector<pid_t> seized_;
   std::vector<pid_t> asked_;  ///< of those that are seized
   std::vector<Stop> stopped_;
