@@ -100,10 +100,10 @@ TEST_CASE("ten thousand lines of each node arrive whole, and in their order") {
 
 TEST_CASE(
     "a console that takes nothing holds up no worker of any node; what was dropped is counted and said") {
-  // Twenty megabytes of each node, and a reader that begins when all of it has been written.
+  // Eighty megabytes of one node, and a reader that begins when all of it has been written.
   const Cluster cluster{
       .nnodes = "2",
-      .script = "yes 0123456789012345678901234567890123456789012345678901234567890123456789 | head -n 300000",
+      .script = "yes 0123456789012345678901234567890123456789012345678901234567890123456789 | head -n 1200000",
       .flags = {"--log-funnel"},
       .nproc = "1"};
   int ends[2];
@@ -127,8 +127,8 @@ TEST_CASE(
   }
   CHECK(first.wait() == 0);
   const std::ptrdiff_t lines = std::count(all.begin(), all.end(), '\n');
-  CHECK(lines < 300'000);
-  CHECK(all.size() < 12U << 20U);
+  CHECK(lines < 1'200'000);
+  CHECK(all.size() < 52U << 20U);  // launcher/output/remote_lines.h, and what pipes and buffers hold
   std::ptrdiff_t missing = 0;
   const std::string said = first.err();
   for (std::size_t at = said.find("ddprun: "); at != std::string::npos; at = said.find("ddprun: ", at + 1)) {
@@ -136,7 +136,7 @@ TEST_CASE(
     missing += std::atol(said.c_str() + at + 8);
   }
   CHECK_THAT(said, Contains(" missing here: they came faster than "));
-  CHECK(lines + missing == 300'000);
+  CHECK(lines + missing == 1'200'000);
 }
 
 TEST_CASE("--log-funnel of a job of one node only names rank and host") {
