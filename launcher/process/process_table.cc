@@ -230,12 +230,6 @@ std::string variable_of(pid_t pid, std::string_view name) {
   return {};
 }
 
-bool has_mapped(pid_t pid, std::string_view name) {
-  return read_text(fmt::format("/proc/{}/maps", pid)).find(name) != std::string::npos;
-}
-
-bool has_torch(pid_t pid) { return has_mapped(pid, "/libtorch_cpu.so"); }
-
 bool only_starts_programs(pid_t pid) { return waits_for_programs(pid) || hands_on_signals(pid); }
 
 bool shares_ctrl_c(pid_t parent, pid_t child) {

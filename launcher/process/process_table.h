@@ -68,11 +68,6 @@ std::string variable_of(pid_t pid, std::string_view name);
 /// Whether it is a shell, or another program that starts programs and waits for them.
 bool only_starts_programs(pid_t pid);
 
-/// Whether a file with `name` in its path lies in the memory of a process.
-bool has_mapped(pid_t pid, std::string_view name);
-/// Whether it has loaded libtorch.
-bool has_torch(pid_t pid);
-
 /// Whether Ctrl-C is for a child, too, as a terminal sends it to all: a shell or make waits for its program to end of
 /// it. A program's own copies and helpers (fork, multiprocessing: data loaders, pools) are spared, whom its save may
 /// need. uv and timeout hand it on themselves, and a program that hears it twice may break off its save.

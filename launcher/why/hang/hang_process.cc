@@ -1,6 +1,5 @@
 #include "launcher/why/hang/hang_process.h"
 
-#include "launcher/process/process_table.h"
 #include "launcher/why/desk/other_nodes.h"
 #include "launcher/why/look/proc_look.h"
 #include "launcher/why/look/rank_record.h"

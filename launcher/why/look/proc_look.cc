@@ -188,6 +188,10 @@ ProcessLook look_at_process(pid_t pid) {
   return look;
 }
 
+bool has_mapped(pid_t pid, std::string_view name) {
+  return read_text(fmt::format("/proc/{}/maps", pid)).find(name) != std::string::npos;
+}
+
 std::map<int, std::string> open_files(pid_t pid) {
   std::map<int, std::string> files;
   const std::string folder = fmt::format("/proc/{}/fd", pid);

@@ -29,6 +29,9 @@ std::uint64_t start_of(pid_t pid);
 /// Parses /proc/<pid>/syscall: "running", "-1 …", or the number and the arguments in hexadecimal. Pure.
 SystemCall parse_system_call(const std::string& text);
 
+/// Whether a file with `name` in its path lies in the memory of a process.
+bool has_mapped(pid_t pid, std::string_view name);
+
 /// Descriptor → "socket:[4711]", "/data/x", as /proc/<pid>/fd has it.
 std::map<int, std::string> open_files(pid_t pid);
 

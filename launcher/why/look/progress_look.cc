@@ -1,6 +1,5 @@
 #include "launcher/why/look/progress_look.h"
 
-#include "launcher/process/process_table.h"
 #include "launcher/why/look/proc_look.h"
 #include "rendezvous/base/unique_fd.h"
 

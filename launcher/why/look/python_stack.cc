@@ -1,6 +1,5 @@
 #include "launcher/why/look/python_stack.h"
 
-#include "launcher/process/process_table.h"
 #include "launcher/process/run_program.h"
 #include "launcher/why/look/proc_look.h"
 #include "rendezvous/base/read_text.h"

@@ -74,6 +74,8 @@ pid_t choose_work_process(pid_t worker, const std::vector<WorkCandidate>& proces
   return behind_shells(family)->pid;
 }
 
+bool has_torch(pid_t pid) { return has_mapped(pid, "/libtorch_cpu.so"); }
+
 pid_t find_work_process(pid_t worker, const std::vector<ProcessEntry>& processes) {
   const bool worker_has_torch = has_torch(worker);
   if (worker_has_torch && is_rank(worker)) return worker;

@@ -33,4 +33,7 @@ pid_t find_work_process(pid_t worker, const std::vector<ProcessEntry>& processes
 /// of their own.
 int count_siblings(pid_t worker, pid_t work, const std::vector<ProcessEntry>& processes);
 
+/// Whether it has loaded libtorch.
+bool has_torch(pid_t pid);
+
 }  // namespace ddprun::launcher::why
