@@ -77,9 +77,11 @@ void read_cgroup(MachineFacts& machine) {
   if (const auto limit = tightest_cgroup_line("pids.max"))
     machine.pids_limit = number_in<std::uint64_t>(*limit);
   if (const auto quota = tightest_cgroup_line("cpu.max")) {
-    const auto period = number_in<double>(quota->substr(std::min(quota->find(' ') + 1, quota->size())));
-    const auto share = number_in<double>(*quota);
-    if (period && share && *period > 0) machine.cpu_quota = *share / *period;
+    const auto period =
+        number_in<std::uint64_t>(quota->substr(std::min(quota->find(' ') + 1, quota->size())));
+    const auto share = number_in<std::uint64_t>(*quota);
+    if (period && share && *period > 0)
+      machine.cpu_quota = static_cast<double>(*share) / static_cast<double>(*period);
   }
 }
 

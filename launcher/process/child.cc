@@ -1,5 +1,6 @@
 #include "launcher/process/child.h"
 
+#include "launcher/process/pidfd.h"
 #include "launcher/process/process_table.h"
 #include "rendezvous/base/check.h"
 
@@ -53,7 +54,7 @@ void ChildProcess::check_exit() {
   const auto fd = static_cast<id_t>(pidfd_.native_handle());
   int result = 0;
   do {
-    result = ::waitid(P_PIDFD, fd, &info, WEXITED | WNOHANG);
+    result = ::waitid(kIdIsPidfd, fd, &info, WEXITED | WNOHANG);
   } while (result != 0 && errno == EINTR);
   DDPRUN_CHECK(result == 0, "only this object reaps its child");
   if (info.si_pid == 0) return;

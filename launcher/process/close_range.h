@@ -9,7 +9,7 @@ namespace ddprun::launcher {
 /// than the libraries that ddprun runs with. Async-signal-safe. Returns 0, or -1 with errno: ENOSYS where the kernel
 /// lacks it.
 inline long close_descriptors(unsigned first, unsigned last) {
-  return ::syscall(SYS_close_range, first, last, 0U);
+  return ::syscall(__NR_close_range, first, last, 0U);
 }
 
 }  // namespace ddprun::launcher

@@ -5,9 +5,13 @@
 #include <signal.h>
 #include <sys/syscall.h>
 #include <sys/types.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 namespace ddprun::launcher {
+
+/// P_PIDFD of waitid(2): the number is a pidfd's. The C library names it since 2.36.
+inline constexpr auto kIdIsPidfd = static_cast<idtype_t>(3);
 
 /// A descriptor of exactly this process, whoever has its number later; readable when it has ended. The kernel's calls,
 /// because the C library's functions are younger than the libraries that ddprun runs with. None: errno says why.

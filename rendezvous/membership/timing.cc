@@ -1,12 +1,12 @@
 #include "rendezvous/membership/timing.h"
 
+#include "rendezvous/base/parse_decimal.h"
 #include "rendezvous/base/suggest.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <optional>
 #include <string_view>
@@ -28,10 +28,8 @@ Duration* find_duration(Timing& timing, std::string_view key) {
 }
 
 std::optional<double> parse_number(const std::string& text) {
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end != text.data() + text.size() || !std::isfinite(value)) return std::nullopt;
-  return value;
+  const std::optional<double> value = parse_decimal(text);
+  return value && std::isfinite(*value) ? value : std::nullopt;
 }
 
 Error refuse_key(const std::string& key) {

@@ -4,6 +4,8 @@
 #include "rendezvous/store/limits.h"
 #include "rendezvous/store/wire.h"
 
+#include <boost/unordered_map.hpp>
+
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -12,7 +14,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
 namespace ddprun::store {
@@ -27,8 +28,9 @@ struct StringHash {
   std::size_t operator()(std::string_view text) const noexcept { return std::hash<std::string_view>{}(text); }
 };
 
+/// Boost's: libstdc++ searches its own with a view since gcc 11.
 template <class Value>
-using StringMap = std::unordered_map<std::string, Value, StringHash, std::equal_to<>>;
+using StringMap = boost::unordered_map<std::string, Value, StringHash, std::equal_to<>>;
 
 using WaiterList = std::list<StoreClient*>;
 

@@ -1,4 +1,5 @@
 #include "rendezvous/base/exit_codes.h"
+#include "rendezvous/base/parse_decimal.h"
 #include "rendezvous/base/printable.h"
 #include "worker/commands/checkpoint_weights.h"
 #include "worker/commands/commands.h"
@@ -43,9 +44,8 @@ std::int64_t read_count(const config::JobCommandLine& line, std::string_view fla
 
 double read_temperature(const config::JobCommandLine& line) {
   const std::string text = line.value("temperature", "0.8");
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error == std::errc() && end == text.data() + text.size() && value >= 0 && value <= 100) return value;
+  const std::optional<double> value = parse_decimal(text);
+  if (value && *value >= 0 && *value <= 100) return *value;
   throw Exception(ErrorCode::kUsage,
                   fmt::format("--temperature: expected a number from 0 to 100, got \"{}\"", text));
 }

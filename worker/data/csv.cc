@@ -1,5 +1,6 @@
 #include "worker/data/csv.h"
 
+#include "rendezvous/base/parse_decimal.h"
 #include "rendezvous/base/printable.h"
 #include "worker/data/cell_text.h"
 
@@ -7,12 +8,9 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
-#include <cstdlib>
 #include <optional>
 #include <set>
-#include <system_error>
 #include <utility>
 
 namespace ddprun::data {
@@ -90,11 +88,7 @@ std::string shown_cell(std::string_view cell) { return printable(trimmed(cell), 
 /// A number as pandas reads one: with a sign, and with what is too small for float64 as 0.
 std::optional<double> to_number(std::string_view cell) {
   if (cell.starts_with('+') && !cell.starts_with("+-")) cell.remove_prefix(1);
-  double value = 0;
-  const auto [end, error] = std::from_chars(cell.data(), cell.data() + cell.size(), value);
-  if (end != cell.data() + cell.size() || cell.empty()) return std::nullopt;
-  if (error == std::errc::result_out_of_range) return std::strtod(std::string(cell).c_str(), nullptr);
-  return error == std::errc() ? std::optional(value) : std::nullopt;
+  return parse_decimal(cell);
 }
 
 bool is_zero_one_two(const std::vector<std::string_view>& cells) {

@@ -12,6 +12,13 @@ namespace {
 
 constexpr long kMostRedirects = 10;
 
+/// Their younger forms, which take text, are unknown to libcurl before 7.85; which one is here shows at run time.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+constexpr CURLoption kProtocols = CURLOPT_PROTOCOLS, kRedirectProtocols = CURLOPT_REDIR_PROTOCOLS;
+#pragma GCC diagnostic pop
+constexpr long kHttp = CURLPROTO_HTTP | CURLPROTO_HTTPS;
+
 /// What the callbacks of one request share.
 struct Running {
   const TransferRequest& request;
@@ -118,8 +125,8 @@ TransferOutcome HttpClient::get(const TransferRequest& request) {
   const auto set = [&](CURLoption option, auto value) { library_->easy_setopt(handle.get(), option, value); };
   const long patience = static_cast<long>(request.patience.count());
   set(CURLOPT_URL, request.url.c_str());
-  set(CURLOPT_PROTOCOLS_STR, "http,https");
-  set(CURLOPT_REDIR_PROTOCOLS_STR, "http,https");
+  set(kProtocols, kHttp);
+  set(kRedirectProtocols, kHttp);
   set(CURLOPT_FOLLOWLOCATION, 1L);
   set(CURLOPT_MAXREDIRS, kMostRedirects);
   set(CURLOPT_FAILONERROR, 1L);

@@ -29,10 +29,13 @@ constexpr std::size_t kMostStopped = 128;
 constexpr std::chrono::milliseconds kStopLimit{30}, kLetGoLimit{300};
 constexpr std::chrono::nanoseconds kNap{2'000'000}, kShortNap{100'000};
 
+/// epoll_pwait2(2), which kernel headers before 5.11 do not number.
+constexpr long kEpollPwait2 = 441;
+
 /// Calls that end with EINTR when their thread was stopped, also without a signal handler: signal(7), "Interruption of
 /// system calls and library functions by stop signals". Those on sockets do where a time-out is set.
-constexpr std::array kEndedByAStop{
-    SYS_epoll_wait, SYS_epoll_pwait,   SYS_epoll_pwait2,  SYS_rt_sigtimedwait, SYS_semop,
+constexpr std::array<long, 18> kEndedByAStop{
+    SYS_epoll_wait, SYS_epoll_pwait,   kEpollPwait2,      SYS_rt_sigtimedwait, SYS_semop,
     SYS_semtimedop, SYS_io_getevents,  SYS_accept,        SYS_accept4,         SYS_connect,
     SYS_recvfrom,   SYS_recvmsg,       SYS_recvmmsg,      SYS_sendto,          SYS_sendmsg,
     SYS_sendmmsg,   SYS_io_pgetevents, SYS_io_uring_enter};

@@ -246,6 +246,10 @@ class Refusals(DownloadTest):
         self.server.faults[IMAGES] = [file_server.redirect(f"/{IMAGES}")] * 20
         self.refused("redirect")
 
+    def test_a_redirect_to_another_protocol(self):
+        self.server.faults[IMAGES] = [file_server.redirect(f"ftp://127.0.0.1:1/{IMAGES}")] * 20
+        self.refused('protocol "ftp" not supported')
+
     def test_what_is_no_place_on_the_web(self):
         self.refused("file:///MD5SUMS", download_from="file:///")
 

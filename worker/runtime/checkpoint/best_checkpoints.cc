@@ -1,5 +1,6 @@
 #include "worker/runtime/checkpoint/best_checkpoints.h"
 
+#include "rendezvous/base/parse_decimal.h"
 #include "worker/runtime/checkpoint/atomic_file.h"
 #include "worker/runtime/checkpoint/folder_listing.h"
 #include "worker/runtime/throw_error.h"
@@ -25,9 +26,8 @@ namespace fs = std::filesystem;
 constexpr std::string_view kPrefix = "best-";
 constexpr std::string_view kSuffix = ".pt";
 
-template <class Number>
-std::optional<Number> to_number(std::string_view text) {
-  Number number{};
+std::optional<std::int64_t> to_integer(std::string_view text) {
+  std::int64_t number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
   return number;
@@ -46,11 +46,11 @@ std::optional<BestName> parse(std::string_view name) {
   name.remove_suffix(std::min(kSuffix.size(), name.size()));
   const std::size_t dash = name.find('-');
   if (dash == std::string_view::npos) return std::nullopt;
-  const auto step = to_number<std::int64_t>(name.substr(0, dash));
+  const auto step = to_integer(name.substr(0, dash));
   name.remove_prefix(dash + 1);
   const std::size_t end = name.find('-');
   if (!step || *step < 0 || end == std::string_view::npos || end == 0) return std::nullopt;
-  const auto value = to_number<double>(name.substr(end + 1));
+  const auto value = parse_decimal(name.substr(end + 1));
   if (!value || !std::isfinite(*value)) return std::nullopt;
   return BestName{*step, name.substr(0, end), *value};
 }

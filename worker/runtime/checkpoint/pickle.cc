@@ -6,10 +6,10 @@
 #include "worker/runtime/checkpoint/storage_type.h"
 
 #include <ATen/ATen.h>
+#include <c10/util/bit_cast.h>
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
 #include <cstdint>
 #include <optional>
 #include <string_view>
@@ -72,7 +72,7 @@ class Pickler {
   }
   void put(double value) {
     op(Op::kBinFloat);
-    const auto bits = std::bit_cast<std::uint64_t>(value);
+    const auto bits = c10::bit_cast<std::uint64_t>(value);
     for (int i = 7; i >= 0; --i) byte(static_cast<std::uint8_t>(bits >> (8 * i)));
   }
   void put(const std::string& value) {

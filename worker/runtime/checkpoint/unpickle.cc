@@ -6,10 +6,10 @@
 #include "worker/runtime/checkpoint/pickled_tensors.h"
 
 #include <c10/util/Exception.h>
+#include <c10/util/bit_cast.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <bit>
 #include <cstdint>
 #include <deque>
 #include <new>
@@ -179,7 +179,7 @@ class Unpickler {
   void binary_float() {
     std::uint64_t bits = 0;
     for (const unsigned char byte : take(8)) bits = bits << 8 | byte;
-    push(std::bit_cast<double>(bits));
+    push(c10::bit_cast<double>(bits));
   }
   void tuple(std::size_t count) {
     std::vector<Node*> items(count);

@@ -9,7 +9,7 @@
 
 #include <condition_variable>
 #include <exception>
-#include <latch>
+#include <future>
 #include <mutex>
 #include <thread>
 
@@ -21,10 +21,12 @@ class Worker {
  public:
   Worker() : thread_([this](const std::stop_token& stop) { work(stop); }) {}
 
-  void give(std::function<void()> job) {
+  /// Ready when the job, which does not throw, is done.
+  std::future<void> give(std::function<void()> job) {
     const std::lock_guard lock(mutex_);
-    job_ = std::move(job);
+    job_ = std::packaged_task<void()>(std::move(job));
     changed_.notify_one();
+    return job_.get_future();
   }
 
  private:
@@ -32,8 +34,8 @@ class Worker {
     at::init_num_threads();  // as many threads within an operation as the process was told to use
     for (;;) {
       std::unique_lock lock(mutex_);
-      if (!changed_.wait(lock, stop, [this] { return job_ != nullptr; })) return;
-      const std::function<void()> job = std::exchange(job_, nullptr);
+      if (!changed_.wait(lock, stop, [this] { return job_.valid(); })) return;
+      auto job = std::exchange(job_, {});
       lock.unlock();
       job();
     }
@@ -41,7 +43,7 @@ class Worker {
 
   std::mutex mutex_;
   std::condition_variable_any changed_;
-  std::function<void()> job_;
+  std::packaged_task<void()> job_;
   std::jthread thread_;  // last: it uses the others
 };
 
@@ -96,18 +98,15 @@ void ReplicaThreads::run(const std::vector<at::Device>& devices,
     }
   };
   const at::ThreadLocalState modes;
-  std::latch others(static_cast<std::ptrdiff_t>(devices.size() - 1));
+  std::vector<std::future<void>> others;
   for (std::size_t replica = 1; replica < devices.size(); ++replica) {
-    workers[replica - 1]->give([&, replica] {
-      {
-        const at::ThreadLocalStateGuard same_modes(modes);
-        attempt(replica);
-      }
-      others.count_down();
-    });
+    others.push_back(workers[replica - 1]->give([&, replica] {
+      const at::ThreadLocalStateGuard same_modes(modes);
+      attempt(replica);
+    }));
   }
   attempt(0);
-  others.wait();
+  for (const std::future<void>& other : others) other.wait();
   for (std::size_t replica = 0; replica < failures.size(); ++replica) {
     if (!failures[replica]) continue;
     rethrow_with_device(failures[replica], fmt::format("{}: replica {} of {}, on {}, failed: ", state_->who,

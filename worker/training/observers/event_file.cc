@@ -3,11 +3,11 @@
 #include "rendezvous/base/host_name.h"
 
 #include <boost/crc.hpp>
+#include <c10/util/bit_cast.h>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <bit>
 #include <cerrno>
 #include <chrono>
 #include <filesystem>
@@ -42,7 +42,7 @@ void put_bytes(std::string& out, std::uint64_t field, std::string_view bytes) {
 std::string begin_event(double time) {
   std::string event;
   put_key(event, 1, Kind::kFixed64);
-  put_fixed(event, std::bit_cast<std::uint64_t>(time));
+  put_fixed(event, c10::bit_cast<std::uint64_t>(time));
   return event;
 }
 
@@ -73,7 +73,7 @@ std::string encode_event(double time, std::int64_t step, const std::vector<Scala
     std::string value;
     put_bytes(value, 1, scalar.tag);
     put_key(value, 2, Kind::kFixed32);
-    put_fixed(value, std::bit_cast<std::uint32_t>(static_cast<float>(scalar.value)));
+    put_fixed(value, c10::bit_cast<std::uint32_t>(static_cast<float>(scalar.value)));
     put_bytes(summary, 1, value);
   }
   std::string event = begin_event(time);

@@ -19,6 +19,9 @@
 namespace ddprun::runtime::shm {
 namespace {
 
+/// MADV_POPULATE_WRITE of Linux 5.14, which older headers do not name.
+constexpr int kPopulateWrite = 23;
+
 constexpr std::size_t kPage = 4096;
 constexpr std::size_t kHugePage = std::size_t{2} << 20U;
 
@@ -97,7 +100,7 @@ Segment::~Segment() { ::munmap(base_, layout_.total); }
 Result<void> Segment::back(std::size_t offset, std::size_t bytes) {
   // Populating goes through the mapping and so gets huge pages; kernels before 5.14 do not know it.
   const std::size_t start = offset / kPage * kPage;
-  if (::madvise(base_ + start, offset + bytes - start, MADV_POPULATE_WRITE) == 0) return ok();
+  if (::madvise(base_ + start, offset + bytes - start, kPopulateWrite) == 0) return ok();
   int error = errno == EINVAL ? EINTR : errno;
   while (error == EINTR)
     error = ::posix_fallocate(fd_.get(), static_cast<off_t>(offset), static_cast<off_t>(bytes));
