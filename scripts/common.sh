@@ -22,6 +22,14 @@ fail() { printf '\n%s: %s\n' "$(basename "$0")" "$*" >&2; exit 1; }
 # The one place that says which version this is.
 project_version() { sed -n 's/^project(ddprun VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt; }
 
+# Debian 11 gets cmake, libtorch and headers in its own way (scripts/setup.sh), and a toolchain for them: cmake "${toolchain[@]}" …
+is_debian_11() { [ "$(. /etc/os-release && echo "${VERSION_CODENAME:-}")" = bullseye ]; }
+toolchain=()
+if is_debian_11; then
+  toolchain=(--toolchain "$PWD/scripts/cmake/debian11.cmake")
+  cmake() { "$VENV/bin/cmake" "$@"; }
+fi
+
 # A translation unit that includes libtorch needs up to 1.5 GB: as many jobs as cores, and as memory allows.
 build_jobs() {
   local cores by_memory

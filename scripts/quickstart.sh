@@ -7,7 +7,7 @@ source "$(dirname "$0")/common.sh"
 scripts/setup.sh
 
 say "configuring build/quick: compiled in a fraction of the time, and not optimised; the preset release is for work"
-cmake --preset quick -DDDPRUN_TORCH="$(torch_folder)" >/dev/null
+cmake --preset quick "${toolchain[@]}" -DDDPRUN_TORCH="$(torch_folder)" >/dev/null
 say "building ddprun and ddprun-worker with $(build_jobs) jobs"
 cmake --build --preset quick --parallel "$(build_jobs)" --target ddprun ddprun-worker
 

@@ -18,20 +18,26 @@ case "${1:-}" in
   *) fail "unknown argument $1; there are --launcher and --with-tests" ;;
 esac
 
-# The names of Debian 12 and 13; Boost's goes by the release (boost_package). make is for programs that use the library: it is
-# what cmake's default generator runs.
-launcher_packages=(ca-certificates git cmake ninja-build python3 python3-venv
-  libcli11-dev nlohmann-json3-dev libspdlog-dev libfmt-dev libssl-dev libdw-dev)
-packages=("${launcher_packages[@]}" make g++ clang ccache mold zlib1g-dev libjpeg62-turbo-dev libpng-dev libcurl4-openssl-dev)
+# make is for programs that use the library: it is what cmake's default generator runs.
+launcher_packages=(ca-certificates git ninja-build python3 python3-venv libssl-dev libdw-dev)
+library_packages=(make zlib1g-dev libjpeg62-turbo-dev libpng-dev libcurl4-openssl-dev)
+# Headers alone; those of Debian 11 are too old. Boost's package goes by the release (boost_package).
+header_packages=(libcli11-dev nlohmann-json3-dev libspdlog-dev libfmt-dev)
+if is_debian_11; then
+  library_packages+=(clang-13 libstdc++-10-dev)
+else
+  launcher_packages+=(cmake "${header_packages[@]}")
+  library_packages+=(g++ clang ccache mold)
+fi
+packages=("${launcher_packages[@]}" "${library_packages[@]}")
 # Tests of schedulers and ssh want more, and say so: CONTRIBUTING.md. No daemon is installed here.
 test_packages=(catch2 iproute2 patch procps shellcheck nftables python3-yaml tcsh zsh fish)
 
-# Debian 11: gcc 10 and Boost 1.74, and of torch for its Python 3.9 there is nothing after 2.8.
 too_old() {
   local system
   system=$(. /etc/os-release && echo "$PRETTY_NAME")
-  echo "$system has no Boost 1.81 or newer, and ddprun is built with gcc 12 or newer: Debian 12 and 13 have both. The launcher needs" \
-    "neither, nor anything but a C library of 2.28 or newer: pip install ddprun-$(project_version)-py3-none-manylinux_2_28_x86_64.whl" \
+  echo "$system has no Boost 1.81 or newer, and ddprun is built with gcc 12 or newer: Debian 12 and 13 have both, and Debian 11 gets" \
+    "what it lacks. The launcher needs neither, nor anything but a C library of 2.28 or newer: pip install ddprun-$(project_version)-py3-none-manylinux_2_28_x86_64.whl" \
     "puts it beside the torch that is here (scripts/make_wheel.sh makes it, on a newer system)"
 }
 
@@ -43,9 +49,10 @@ missing_packages() {
 }
 
 # The oldest Boost among libboost1.*-dev that is new enough for CMakeLists.txt: 1.81 of Debian 12, whose own default is 1.74, 1.83
-# of Debian 13. What is installed is taken before what could be.
+# of Debian 13. What is installed is taken before what could be. None on Debian 11: it comes with the other headers.
 boost_package() {
   local wanted
+  if is_debian_11; then return; fi
   wanted=$(sed -n 's/^find_package(Boost 1\.\([0-9]*\) REQUIRED)$/\1/p' CMakeLists.txt)
   {
     dpkg-query -W -f '${Status} ${Package}\n' 'libboost1.*-dev' 2>/dev/null | sed -n 's/^install ok installed //p' | sort -V
@@ -61,15 +68,18 @@ find_missing() {
   if [ "$(id -u)" -ne 0 ] && command -v sudo >/dev/null; then as_root=(sudo); fi
   boost=$(boost_package)
   mapfile -t missing < <(missing_packages "$@" ${boost:+"$boost"})
-  if [ ${#missing[@]} -eq 0 ] && [ -n "$boost" ]; then say "Debian packages: all $((${#} + 1)) are installed"; return; fi
+  if [ ${#missing[@]} -eq 0 ] && ! lacks_boost "$boost"; then say "Debian packages: all are installed"; return; fi
   if [ "$(id -u)" -ne 0 ] && [ ${#as_root[@]} -eq 0 ]; then
-    fail "neither root nor sudo; as root, run: apt-get install ${missing[*]} ${boost:-libboost1.81-dev}"
+    if lacks_boost "$boost"; then missing+=(libboost1.81-dev); fi
+    fail "neither root nor sudo; as root, run: apt-get install ${missing[*]}"
   fi
   ask_mirror
   boost=$(boost_package)
-  [ -n "$boost" ] || fail "$(too_old)"
-  mapfile -t missing < <(missing_packages "$@" "$boost")
+  if lacks_boost "$boost"; then fail "$(too_old)"; fi
+  mapfile -t missing < <(missing_packages "$@" ${boost:+"$boost"})
 }
+
+lacks_boost() { [ -z "$1" ] && ! is_debian_11; }
 
 ask_mirror() {
   say "Debian packages: asking the mirror"
@@ -83,23 +93,47 @@ install_packages() {
     fail "apt-get could not install: $*"
 }
 
-# Of valijson, headers alone, the package depends on Qt, Poco and four other readers of JSON: 150 packages. Unpacked, it is found by
-# scripts/cmake/FindValijson.cmake, by every clone of this user.
-install_valijson() {
-  local folder=${XDG_CACHE_HOME:-$HOME/.cache}/ddprun/valijson
-  if [ -e /usr/include/valijson/validator.hpp ] || [ -e "$folder/usr/include/valijson/validator.hpp" ]; then return; fi
-  say "valijson: unpacking its headers into $folder"
-  rm -rf "$folder" "$folder.new"
+# Headers that only this user gets, for every clone; scripts/cmake/UnpackedHeaders.cmake says where they lie. Of valijson the package
+# depends on Qt, Poco and four other readers of JSON: 150 packages. For Debian 11 all of them are Debian 12's, by its own signature, which
+# Debian 11 knows.
+unpack_headers() {
+  local folder=${XDG_CACHE_HOME:-$HOME/.cache}/ddprun/headers packages=(libvalijson-dev) apt=(-o APT::Sandbox::User=root)
+  if is_debian_11; then
+    if [ -e "$folder/usr/include/boost/version.hpp" ]; then return; fi
+    packages+=(libboost1.81-dev "${header_packages[@]}")
+  elif [ -e /usr/include/valijson/validator.hpp ] || [ -e "$folder/usr/include/valijson/validator.hpp" ]; then
+    return
+  fi
+  say "headers: unpacking ${packages[*]} into $folder"
+  rm -rf "$folder.new"
   mkdir -p "$folder.new"
-  download_valijson "$folder.new" || { ask_mirror && download_valijson "$folder.new"; } ||
-    fail "apt-get could not download libvalijson-dev; apt-get install libvalijson-dev brings it, with all that it depends on"
-  dpkg-deb --raw-extract "$folder.new"/libvalijson-dev_*.deb "$folder.new/unpacked" || fail "dpkg-deb could not unpack libvalijson-dev"
+  if is_debian_11; then read_debian_12 "$folder.new/apt"; fi
+  download "$folder.new" "${packages[@]}" || { ask_mirror && download "$folder.new" "${packages[@]}"; } ||
+    fail "apt-get could not download ${packages[*]}; is a package mirror reachable?"
+  local package
+  for package in "$folder.new"/*.deb; do
+    dpkg-deb --extract "$package" "$folder.new/unpacked" || fail "dpkg-deb could not unpack $package"
+  done
+  rm -rf "$folder"
   mv "$folder.new/unpacked" "$folder"
   rm -r "$folder.new"
 }
 
 # The user that apt downloads as may not write there, of which it would warn.
-download_valijson() { (cd "$1" && apt-get download -qq -o APT::Sandbox::User=root libvalijson-dev >/dev/null); }
+download() { (cd "$1" && apt-get "${apt[@]}" download -qq "${@:2}" >/dev/null); }
+
+# Adds to `apt` what makes it ask the same mirror for Debian 12, of which it keeps its knowledge in the folder.
+read_debian_12() {
+  local mirror
+  mirror=$(apt-get indextargets --format "\$(SITE) \$(RELEASE)" 'Identifier: Packages' | awk '$2 !~ /-/ && !found {found = 1; print $1}')
+  [ -n "$mirror" ] || fail "apt names no mirror of Debian 11, where Debian 12's headers would be: what does it say in /etc/apt/sources.list?"
+  mkdir -p "$1/lists/partial" "$1/cache/archives/partial"
+  echo "deb $mirror bookworm main" >"$1/sources.list"
+  touch "$1/status"
+  apt+=(-o "Dir::Etc::SourceList=$1/sources.list" -o Dir::Etc::SourceParts=/dev/null -o "Dir::State::Lists=$1/lists"
+    -o "Dir::State::Status=$1/status" -o "Dir::Cache=$1/cache")
+  apt-get "${apt[@]}" update -qq || fail "apt-get update of Debian 12 from $mirror failed; is it reachable?"
+}
 
 python_can() { [ -x "$VENV/bin/python" ] && "$VENV/bin/python" -c "$1" >/dev/null 2>&1; }
 
@@ -119,7 +153,26 @@ make_venv() {
   python3 -m venv --clear "$VENV" || fail "python3 -m venv failed; is python3-venv installed?"
 }
 
-# Only what C++ needs on CPUs: libtorch_cpu and the two CUDA libraries that it is linked against.
+# Debian 11's cmake is too old.
+install_cmake() {
+  if [ -x "$VENV/bin/cmake" ]; then return; fi
+  make_venv
+  say "cmake: installing it"
+  pip_install cmake
+}
+
+# Python 3.9 of Debian 11 has no torch after 2.8; the libtorch in a wheel is the same for any Python. Sets `any_python`, pip's arguments
+# for one.
+choose_python() {
+  any_python=()
+  if ! is_debian_11; then return; fi
+  local minor
+  any_python=(--target "$VENV/lib/python3.12/site-packages" --upgrade --python-version 3.12 --ignore-requires-python --only-binary=:all:
+    --platform manylinux2014_x86_64)
+  for minor in $(seq 17 31); do any_python+=(--platform "manylinux_2_${minor}_x86_64"); done
+}
+
+# With what pip takes for it.
 install_libtorch() {
   local folder
   folder=$(torch_folder)
@@ -129,12 +182,16 @@ install_libtorch() {
     return
   fi
   make_venv
-  say "libtorch: installing torch==$TORCH_VERSION without its Python dependencies"
-  pip_install --no-deps --no-compile "torch==$TORCH_VERSION" nvidia-cuda-runtime==13.0.96 nvidia-cuda-cupti==13.0.85
+  choose_python
+  say "libtorch: installing torch==$TORCH_VERSION, for C++ alone"
+  pip_install --no-compile "${any_python[@]}" "$@"
 }
 
-# All of it: Python's torch runs, and the CUDA and NCCL headers are there. torch itself brings neither nvidia-cuda-crt
-# nor nvidia-cuda-cccl, which hold headers that CUDA's own headers include.
+# With the CUDA and NCCL headers. torch itself brings neither nvidia-cuda-crt nor nvidia-cuda-cccl, which hold headers that CUDA's own
+# headers include.
+torch_with_cuda=("torch==$TORCH_VERSION" numpy nvidia-cuda-crt==13.0.88 nvidia-cuda-cccl==13.0.85)
+
+# All of it: Python's torch runs.
 install_python_torch() {
   local check="import torch, numpy, torch.distributed; assert torch.__version__.split('+')[0] == '$TORCH_VERSION'
 import importlib.metadata; [importlib.metadata.version(name) for name in ('nvidia-cuda-crt', 'nvidia-cuda-cccl')]"
@@ -143,7 +200,7 @@ import importlib.metadata; [importlib.metadata.version(name) for name in ('nvidi
   else
     make_venv
     say "Python torch: installing torch==$TORCH_VERSION and numpy with all their dependencies"
-    pip_install "torch==$TORCH_VERSION" numpy nvidia-cuda-crt==13.0.88 nvidia-cuda-cccl==13.0.85
+    pip_install "${torch_with_cuda[@]}"
     python_can "$check" || fail "Python in $VENV cannot import torch $TORCH_VERSION; remove $VENV and run this again"
   fi
   compile_torch
@@ -222,14 +279,18 @@ install_python_part() {
     install_hadolint
   elif [ -z "${DDPRUN_TORCH:-}" ] && [ -e /dev/nvidiactl ]; then
     say "a GPU is here: the whole torch is installed, with CUDA and NCCL"
-    install_python_torch
+    if is_debian_11; then install_libtorch "${torch_with_cuda[@]}"; else install_python_torch; fi
   elif [ -z "${DDPRUN_TORCH:-}" ]; then
-    install_libtorch
+    # Only what C++ needs on CPUs: libtorch_cpu and the two CUDA libraries that it is linked against.
+    install_libtorch --no-deps "torch==$TORCH_VERSION" nvidia-cuda-runtime==13.0.96 nvidia-cuda-cupti==13.0.85
   fi
 }
 
 if [ $launcher_only = yes ]; then packages=("${launcher_packages[@]}"); fi
 if [ $with_tests = yes ]; then packages+=("${test_packages[@]}"); fi
+if [ $with_tests = yes ] && is_debian_11; then
+  fail "the tests want Python 3.10, for its torch $TORCH_VERSION, and Catch2 3: Debian 12 and 13 have both. On Debian 11 scripts/quickstart.sh builds ddprun, and scripts/make_wheel.sh the launcher's wheel"
+fi
 if [ $launcher_only = no ] && [ -n "${DDPRUN_TORCH:-}" ]; then check_own_torch; fi
 find_missing "${packages[@]}"
 
@@ -243,8 +304,9 @@ if [ $launcher_only = no ]; then
 fi
 mapfile -t missing < <(missing_packages "${missing[@]}")
 install_packages "${missing[@]}"
-install_valijson
+unpack_headers
 if [ $launcher_only = no ]; then
   wait "$python_part" || fail "what Python is to bring is not there; why is said above"
   trap - EXIT
 fi
+if is_debian_11; then install_cmake; fi

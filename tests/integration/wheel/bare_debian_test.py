@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
@@ -51,20 +52,47 @@ class Wheel(unittest.TestCase):
         self.reach_a_run("trixie")
 
 
-class InDebian12(unittest.TestCase):
+class BareTest(unittest.TestCase):
     maxDiff = None
 
-    def make_root(self, *packages):
+    def make_root(self, release, *packages):
         folder = tempfile.TemporaryDirectory(prefix="ddprun-bare-")
         self.addCleanup(folder.cleanup)
         self.root = pathlib.Path(folder.name) / "root"
-        subprocess.run([BARE, "make", "bookworm", self.root, *packages], check=True)
+        subprocess.run([BARE, "make", release, self.root, *packages], check=True)
+
+    def clone(self):
+        subprocess.run(["git", "clone", "--quiet", ROOT, self.root / "ddprun"], check=True)
 
     def type(self, *words, code=0):
         done = subprocess.run([BARE, "run", self.root, *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
         self.assertEqual(done.returncode, code, done.stdout)
         return done.stdout
 
+
+class Quickstart(BareTest):
+    """From nothing to a trained model; it says how long that took."""
+
+    def reach_a_model(self, release):
+        self.make_root(release, "ca-certificates")
+        self.clone()
+        began = time.monotonic()
+        said = self.type("bash", "-c", "cd /ddprun && ./scripts/quickstart.sh")
+        print(f"{release}: scripts/quickstart.sh took {time.monotonic() - began:.0f} s")
+        self.assertRegex(said, r"accuracy 9[78]\.\d\d % on 1,000 held-out images")
+        self.assertIn("training is complete", self.type("bash", "-c", "cd /ddprun && ./scripts/quickstart.sh"))
+
+    def test_debian_11(self):
+        self.reach_a_model("bullseye")
+
+    def test_debian_12(self):
+        self.reach_a_model("bookworm")
+
+    def test_debian_13(self):
+        self.reach_a_model("trixie")
+
+
+class InDebian12(BareTest):
     def files(self):
         # Below /var is what dpkg itself keeps.
         return self.type("find", "/", "-xdev", "(", "-path", "/var", "-o", "-path", "/proc", "-o", "-path", "/tmp", ")", "-prune", "-o",
@@ -72,7 +100,7 @@ class InDebian12(unittest.TestCase):
 
     def test_the_package_comes_with_all_that_it_names_and_goes_without_a_trace(self):
         package = built("DDPRUN_DEB", "make_deb.sh")
-        self.make_root("man-db")
+        self.make_root("bookworm", "man-db")
         shutil.copy(package, self.root / "tmp/ddprun.deb")
         self.type("apt-get", "update", "-qq")
         self.type("apt-get", "install", "-y", "-qq", "--no-install-recommends", "lintian")
@@ -103,12 +131,22 @@ class InDebian12(unittest.TestCase):
                                                          "echo \"$line\"; kill $!; wait $!; rm /tmp/said")
         self.assertIn("29400", said)
 
-    def test_readmes_first_commands_make_the_wheel_where_nothing_but_python_is_and_train(self):
-        self.make_root("python3", "ca-certificates")
-        subprocess.run(["git", "clone", "--quiet", ROOT, self.root / "ddprun"], check=True)
+
+class FirstCommands(BareTest):
+    """README's make the wheel where nothing but Python is, and train."""
+
+    def type_them(self, release):
+        self.make_root(release, "python3", "ca-certificates")
+        self.clone()
         said = self.type("bash", "-c", "cd /ddprun && set -e\n" + "\n".join(first_commands()))
         print(said)
         self.assertRegex(said, r"\n2 ranks found y = (3\.0|2\.9)\d x -(1\.0|0\.9)\d; the data are y = 3 x - 1\n")
+
+    def test_debian_11(self):
+        self.type_them("bullseye")
+
+    def test_debian_12(self):
+        self.type_them("bookworm")
 
 
 if __name__ == "__main__":

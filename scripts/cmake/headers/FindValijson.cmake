@@ -1,0 +1,5 @@
+include(${CMAKE_CURRENT_LIST_DIR}/../FindValijson.cmake)
+if(NOT EXISTS ${DDPRUN_HEADERS}/valijson)
+  file(CREATE_LINK ${VALIJSON_INCLUDE_DIR}/valijson ${DDPRUN_HEADERS}/valijson SYMBOLIC)
+endif()
+set(VALIJSON_INCLUDE_DIR ${DDPRUN_HEADERS})

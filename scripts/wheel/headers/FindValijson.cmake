@@ -1,3 +1,0 @@
-include(${CMAKE_CURRENT_LIST_DIR}/../../cmake/FindValijson.cmake)
-file(CREATE_LINK ${VALIJSON_INCLUDE_DIR}/valijson ${DDPRUN_HEADERS}/valijson SYMBOLIC)
-set(VALIJSON_INCLUDE_DIR ${DDPRUN_HEADERS})
