@@ -1,5 +1,6 @@
 #include "launcher/agent/worker_group.h"
 
+#include "launcher/process/ctrl_c.h"
 #include "launcher/process/process_table.h"
 #include "launcher/process/spawn.h"
 
@@ -18,6 +19,7 @@ namespace {
 constexpr int kSpawnsPerTurn = 16;
 constexpr auto kLookForListeners = std::chrono::milliseconds(100);
 constexpr auto kLookAtGroups = std::chrono::milliseconds(100);
+bool is_ctrl_c(int signal) { return signal == SIGINT || signal == SIGQUIT; }
 
 WorkerGroup::FileMark mark_of(const std::string& path) {
   struct stat status {};
@@ -25,6 +27,12 @@ WorkerGroup::FileMark mark_of(const std::string& path) {
   return {.inode = status.st_ino,
           .changed_ns = status.st_mtim.tv_sec * std::int64_t{1'000'000'000} + status.st_mtim.tv_nsec,
           .size = status.st_size};
+}
+
+bool has_other_groups(const std::vector<ProcessEntry>& processes, pid_t leader) {
+  return std::any_of(processes.begin(), processes.end(), [leader](const ProcessEntry& process) {
+    return process.session == leader && process.group != leader && !process.has_ended();
+  });
 }
 
 }  // namespace
@@ -126,7 +134,7 @@ void WorkerGroup::on_exit(Worker& worker, ExitStatus status) {
   worker.outcome.ended_wall = std::chrono::system_clock::now();
   worker.outcome.status = status;
   parts_.orphans.worker_ended(worker.outcome.pid);
-  if (worker.asked_with == 0 || !worker.child->left_group()) return tell_exit(worker);
+  if (worker.asked_with == 0 || !(worker.has_groups || worker.child->left_group())) return tell_exit(worker);
   worker.awaits_group = true;
   look_soon();
 }
@@ -141,22 +149,24 @@ void WorkerGroup::look_soon() {
 }
 
 void WorkerGroup::look_at_groups() {
-  std::vector<Worker*> awaiting;
+  std::vector<Worker*> awaiting, sparing;
   for (const auto& worker : workers_) {
+    if (worker->spares_some && worker->child->is_running()) sparing.push_back(worker.get());
     if (!worker->awaits_group) continue;
-    if (worker->child->left_group()) {
+    if (worker->has_groups || worker->child->left_group()) {
       awaiting.push_back(worker.get());
     } else {
       tell_exit(*worker);
     }
   }
   groups_alarm_.cancel();
-  if (awaiting.empty()) return;
+  if (awaiting.empty() && sparing.empty()) return;
   const TimePoint began = BootClock::now();
   const std::vector<ProcessEntry> processes = read_processes();
-  bool is_left = false;
+  bool is_left = !sparing.empty();
+  for (Worker* worker : sparing) hand_on_ctrl_c(*worker, processes);
   for (Worker* worker : awaiting) {
-    const std::vector<pid_t> heads = heads_of_group(processes, worker->outcome.pid);
+    const std::vector<pid_t> heads = heads_of_session(processes, worker->outcome.pid);
     if (heads.empty()) {
       tell_exit(*worker);
       continue;
@@ -181,15 +191,23 @@ void WorkerGroup::ask_member(const Worker& worker, pid_t pid, int signal) {
   worker.child->signal_member(pid, SIGCONT);
 }
 
-// A terminal sends them to all of its foreground group, and a shell waits for its program to end of it.
-void WorkerGroup::ask_started(const Worker& worker, int signal, std::vector<ProcessEntry>& processes) {
+// At the first time to all that are there; later to those of them whose parent has begun to wait for them: what was
+// started in between is for its end.
+void WorkerGroup::hand_on_ctrl_c(Worker& worker, const std::vector<ProcessEntry>& processes) {
   const pid_t leader = worker.child->pid();
-  if (signal != SIGINT && signal != SIGQUIT) return;
-  if (processes.empty()) processes = read_processes();
-  for (const pid_t pid : started_behind(processes, leader, shares_ctrl_c)) {
-    asked_members_.insert(pid);
-    ask_member(worker, pid, signal);
+  const bool is_first = !std::exchange(worker.spares_some, false);
+  if (is_first) worker.there.clear();
+  std::vector<ProcessEntry> there;
+  for (const ProcessEntry& process : processes) {
+    if (process.session != leader) continue;
+    if (is_first) worker.there.insert(process.pid);
+    if (worker.there.contains(process.pid)) there.push_back(process);
   }
+  const CtrlC ctrl_c = ctrl_c_behind(there, leader);
+  for (const pid_t pid : ctrl_c.hears) {
+    if (asked_members_.insert(pid).second) ask_member(worker, pid, worker.asked_with);
+  }
+  worker.spares_some = ctrl_c.spares;
 }
 
 void WorkerGroup::await_groups_no_longer() {
@@ -208,14 +226,21 @@ void WorkerGroup::tell_exit(Worker& worker) {
 
 void WorkerGroup::ask_to_end(const std::vector<LocalRank>& workers, int signal) {
   std::vector<ProcessEntry> processes;  // read once, if at all
+  bool spares_some = false;
   for (const LocalRank local_rank : workers) {
     Worker& asked = worker(local_rank);
+    const pid_t leader = asked.child->pid();
     asked.asked_with = signal;
+    asked.spares_some = false;
     note_words_before(asked, signal);
+    if (processes.empty() && (is_ctrl_c(signal) || waits_for_children(leader))) processes = read_processes();
+    asked.has_groups = has_other_groups(processes, leader);
     asked.child->signal(signal);
-    ask_started(asked, signal, processes);
+    if (is_ctrl_c(signal)) hand_on_ctrl_c(asked, processes);
+    spares_some = spares_some || asked.spares_some;
     asked.child->signal_group(SIGCONT);  // a stopped one hears nothing else
   }
+  if (spares_some) groups_alarm_.set_after(kLookAtGroups, [this] { look_at_groups(); });
 }
 
 void WorkerGroup::kill_groups(const std::vector<LocalRank>& workers) {
@@ -244,11 +269,9 @@ std::vector<LocalRank> WorkerGroup::suspended() const {
     if (!worker->child || !worker->child->is_running()) continue;
     const pid_t leader = worker->child->pid();
     bool is_it = is_still(read_process(leader));
-    if (!is_it && only_starts_programs(leader)) {
+    if (!is_it && waits_for_children(leader)) {
       if (processes.empty()) processes = read_processes();
-      std::vector<pid_t> programs =
-          started_behind(processes, leader, [](pid_t parent, pid_t) { return only_starts_programs(parent); });
-      std::erase_if(programs, only_starts_programs);
+      const std::vector<pid_t> programs = programs_behind(processes, leader);
       // A helper beside the program may stand still for any reason.
       is_it = !programs.empty() && std::all_of(programs.begin(), programs.end(),
                                                [&](pid_t pid) { return is_still(read_process(pid)); });

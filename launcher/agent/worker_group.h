@@ -66,9 +66,9 @@ class WorkerGroup {
   void start(const membership::Round& round, std::vector<WorkerSpec> specs);
 
   /// Asks `workers` to end: `signal` goes to each one's own process and not to its children, for a worker
-  /// that wants to save its work needs its data loaders. When it has ended (a shell that died has left its
-  /// program behind), it is the turn of those of its OS process group whose parent is not in that group; the
-  /// worker's exit is told when its whole group has ended.
+  /// that wants to save its work needs its data loaders, but for Ctrl-C (ctrl_c_behind). When it has ended (a shell
+  /// that died has left its program behind), it is the turn of those of its session whose parent is not in that; the
+  /// worker's exit is told when all of them have ended.
   void ask_to_end(const std::vector<LocalRank>& workers, int signal);
   /// SIGKILL to the OS process groups of `workers`.
   void kill_groups(const std::vector<LocalRank>& workers);
@@ -117,7 +117,10 @@ class WorkerGroup {
     std::unique_ptr<ChildProcess> child;
     WorkerOutcome outcome;
     int asked_with = 0;                  ///< the signal it was asked to end with
-    bool awaits_group = false;           ///< it has ended, and its exit will be told when its group is gone
+    bool spares_some = false;            ///< Ctrl-C has not been handed on to all of `there`
+    std::set<pid_t> there;               ///< the processes of its session at Ctrl-C
+    bool has_groups = false;             ///< its session had other OS process groups when it was asked
+    bool awaits_group = false;           ///< it has ended, and its exit will be told when its session is gone
     std::set<int> kept;                  ///< signals of the time before it, for when it listens
     FileMark error_file_before;          ///< what lies there when it is started
     std::optional<Words> before_signal;  ///< ours, the first that it does not ignore and can answer
@@ -132,7 +135,7 @@ class WorkerGroup {
   static void note_words_before(Worker& worker, int signal);
   void look_soon();
   static void ask_member(const Worker& worker, pid_t pid, int signal);
-  void ask_started(const Worker& worker, int signal, std::vector<ProcessEntry>& processes);
+  void hand_on_ctrl_c(Worker& worker, const std::vector<ProcessEntry>& processes);
   void deliver_kept();
   void tell_exit(Worker& worker);
   Worker& worker(LocalRank local_rank) { return *workers_[static_cast<std::size_t>(local_rank.value())]; }

@@ -72,7 +72,7 @@ bool ChildProcess::signal_group(int signal) const {
 }
 
 void ChildProcess::signal_member(pid_t member, int signal) const {
-  signal_process(member, signal, [this](const ProcessEntry& process) { return process.group == pid_; });
+  signal_process(member, signal, [this](const ProcessEntry& process) { return process.session == pid_; });
 }
 
 bool ChildProcess::left_group() const {

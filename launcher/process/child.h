@@ -41,7 +41,7 @@ class ChildProcess {
   /// To every process of its OS process group, also when the child itself has ended. False: nobody is left in
   /// it.
   bool signal_group(int signal) const;
-  /// To one process of that group, unless it is none of it any more.
+  /// To one process of the child's session, unless it is none of it any more.
   void signal_member(pid_t member, int signal) const;
   /// True if the child has ended and its OS process group still has members, ended ones that nobody has reaped
   /// included. Kernels since 2021 tell by the owner of the pidfd (F_SETOWN), so that a stranger's group which has got

@@ -20,13 +20,13 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
-#include <span>
 #include <system_error>
 
 namespace ddprun::launcher {
 namespace {
 
-constexpr std::int64_t kExiting = 0x4;  // PF_EXITING of include/linux/sched.h, in the field "flags"
+// PF_EXITING and PF_FORKNOEXEC of include/linux/sched.h, in the field "flags".
+constexpr std::int64_t kExiting = 0x4, kForkedWithoutExec = 0x40;
 
 std::optional<int> parse_number(std::string_view text) {
   int number = 0;
@@ -98,28 +98,6 @@ bool is_leaving_thread(std::string_view status, const ProcessEntry& entry) {
   return entry.has_ended() || entry.is_exiting || has_signal(status, "SigPnd", SIGKILL);
 }
 
-std::string name_of_program(pid_t pid) {
-  std::error_code unreadable;
-  return std::filesystem::read_symlink(fmt::format("/proc/{}/exe", pid), unreadable).filename().string();
-}
-
-bool is_one_of(std::span<const std::string_view> names, const std::string& name) {
-  return std::find(names.begin(), names.end(), name) != names.end();
-}
-
-bool hands_on_signals(pid_t pid) {
-  static constexpr std::array<std::string_view, 4> kForwarding{"uv", "nsys", "ncu", "timeout"};
-  return is_one_of(kForwarding, name_of_program(pid));
-}
-
-/// It is a shell, or as one.
-bool waits_for_programs(pid_t pid) {
-  static constexpr std::array<std::string_view, 16> kWaiting{
-      "sh",   "bash",   "dash", "ash",     "busybox", "zsh", "ksh",     "mksh",
-      "fish", "strace", "time", "unshare", "make",    "su",  "runuser", "sudo"};
-  return is_one_of(kWaiting, name_of_program(pid));
-}
-
 }  // namespace
 
 std::string name_of(const ProcessEntry& process) {
@@ -137,6 +115,7 @@ std::optional<ProcessEntry> parse_stat(std::string_view text) {
   const std::optional<int> group = parse_number(stat_field(text, 5));
   const std::optional<int> session = parse_number(stat_field(text, 6));
   if (!pid || state.size() != 1 || !parent || !group || !session) return std::nullopt;
+  const std::int64_t flags = whole_number(stat_field(text, 9));
   return ProcessEntry{*pid,
                       *parent,
                       *group,
@@ -144,7 +123,8 @@ std::optional<ProcessEntry> parse_stat(std::string_view text) {
                       state.front(),
                       std::string(text.substr(open + 1, close - open - 1)),
                       since_boot(stat_field(text, 22)),
-                      (whole_number(stat_field(text, 9)) & kExiting) != 0};
+                      (flags & kExiting) != 0,
+                      (flags & kForkedWithoutExec) != 0};
 }
 
 // A line is "NSpid:\t4711\t9".
@@ -177,11 +157,11 @@ std::vector<ProcessEntry> read_processes() {
   return processes;
 }
 
-std::vector<pid_t> heads_of_group(const std::vector<ProcessEntry>& processes, pid_t group) {
+std::vector<pid_t> heads_of_session(const std::vector<ProcessEntry>& processes, pid_t leader) {
   std::map<pid_t, pid_t> parents;
   for (const ProcessEntry& process : processes) {
-    if (process.pid == group) return {};
-    if (process.group == group && !process.has_ended()) parents.emplace(process.pid, process.parent);
+    if (process.pid == leader) return {};
+    if (process.session == leader && !process.has_ended()) parents.emplace(process.pid, process.parent);
   }
   std::vector<pid_t> heads;
   for (const auto& [pid, parent] : parents) {
@@ -230,29 +210,16 @@ std::string variable_of(pid_t pid, std::string_view name) {
   return {};
 }
 
-bool only_starts_programs(pid_t pid) { return waits_for_programs(pid) || hands_on_signals(pid); }
-
-bool shares_ctrl_c(pid_t parent, pid_t child) {
-  if (hands_on_signals(parent)) return false;
-  if (waits_for_programs(parent)) return true;  // a subshell is a copy
-  const std::string command = read_text(fmt::format("/proc/{}/cmdline", child));
-  const bool is_helper = command.find("multiprocessing") != std::string::npos;
-  return !command.empty() && !is_helper && command != read_text(fmt::format("/proc/{}/cmdline", parent));
+std::string name_of_program(pid_t pid) {
+  std::error_code unreadable;
+  return std::filesystem::read_symlink(fmt::format("/proc/{}/exe", pid), unreadable).filename().string();
 }
 
-std::vector<pid_t> started_behind(const std::vector<ProcessEntry>& processes, pid_t leader,
-                                  const std::function<bool(pid_t parent, pid_t child)>& is_to_pass) {
-  std::vector<pid_t> found{leader};
-  for (std::size_t next = 0; next < found.size(); ++next) {
-    const pid_t parent = found[next];
-    for (const ProcessEntry& process : processes) {
-      if (process.parent == parent && process.group == leader && !process.has_ended() &&
-          is_to_pass(parent, process.pid))
-        found.push_back(process.pid);
-    }
-  }
-  found.erase(found.begin());
-  return found;
+bool only_starts_programs(pid_t pid) {
+  static constexpr std::array<std::string_view, 20> kNames{
+      "sh",   "bash",    "dash", "ash", "busybox", "zsh",  "ksh", "mksh", "fish", "strace",
+      "time", "unshare", "make", "su",  "runuser", "sudo", "uv",  "nsys", "ncu",  "timeout"};
+  return std::find(kNames.begin(), kNames.end(), name_of_program(pid)) != kNames.end();
 }
 
 bool ignores_signal(pid_t pid, int signal) { return has_signal(status_of(pid), "SigIgn", signal); }

@@ -22,8 +22,9 @@ struct ProcessEntry {
   char state = '?';     ///< R, S, D, T, Z …
   std::string command;  ///< the program's short name
   TimePoint started{};  ///< to some ten milliseconds
-  bool is_exiting =
-      false;  ///< it frees what it has, which takes long where that is much, before it is a zombie
+  /// It frees what it has, which takes long where that is much, before it is a zombie.
+  bool is_exiting = false;
+  bool is_copy = false;  ///< it was forked, and has not begun a program of its own
 
   /// It does nothing any more; it is there until its parent has asked for its status.
   [[nodiscard]] bool has_ended() const { return state == 'Z' || state == 'X'; }
@@ -47,9 +48,9 @@ std::vector<ProcessEntry> read_processes();
 /// Whether those are all that the machine has, by the numbers that its kernel calls them: not in a container.
 bool sees_all_processes();
 
-/// The living processes of an OS process group whose leader is gone, less those whose parent is one of them.
-/// Empty: none lives, or the number is a stranger's by now, who leads a group himself. Pure.
-std::vector<pid_t> heads_of_group(const std::vector<ProcessEntry>& processes, pid_t group);
+/// The living processes of a session whose leader is gone, less those whose parent is one of them. Empty: none lives,
+/// or the number is a stranger's by now, who leads a session himself. Pure.
+std::vector<pid_t> heads_of_session(const std::vector<ProcessEntry>& processes, pid_t leader);
 
 /// The direct children of this process, zombies included.
 std::vector<pid_t> read_own_children();
@@ -65,18 +66,11 @@ bool has_tag(pid_t pid, std::string_view tag);
 /// A variable of the environment that a process was started with; empty: it has none, or that cannot be read.
 std::string variable_of(pid_t pid, std::string_view name);
 
-/// Whether it is a shell, or another program that starts programs and waits for them.
+/// The file name of the program that it runs; empty: it is another user's, or gone.
+std::string name_of_program(pid_t pid);
+
+/// Whether that is a shell, or another program that starts programs and waits for them.
 bool only_starts_programs(pid_t pid);
-
-/// Whether Ctrl-C is for a child, too, as a terminal sends it to all: a shell or make waits for its program to end of
-/// it. A program's own copies and helpers (fork, multiprocessing: data loaders, pools) are spared, whom its save may
-/// need. uv and timeout hand it on themselves, and a program that hears it twice may break off its save.
-bool shares_ctrl_c(pid_t parent, pid_t child);
-
-/// What the leader of an OS process group has started in it, and what that has, from process to process, as long as one
-/// `is_to_pass` from a parent to its child. Pure, but for that.
-std::vector<pid_t> started_behind(const std::vector<ProcessEntry>& processes, pid_t leader,
-                                  const std::function<bool(pid_t parent, pid_t child)>& is_to_pass);
 
 /// Whether a process ignores `signal`, as what a shell starts with `&` ignores SIGINT.
 bool ignores_signal(pid_t pid, int signal);

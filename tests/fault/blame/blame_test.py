@@ -37,15 +37,21 @@ AROUND = ("recorded", "recorded_inside", "peers_exit_quietly", "peers_wrap", "wi
           "with_accelerate", "with_lightning")
 
 
+# What starts the program and waits for it, as people's scripts do.
+STARTERS = {"perl": ["perl", "-e", "exit(system(@ARGV) >> 8)"], "timeout": ["bash", "-c", 'timeout 600 "$@"; exit $?', "bash"],
+            "python": [sys.executable, "-c", "import subprocess, sys; sys.exit(subprocess.call(sys.argv[1:]))"]}
+
+
 class Fault:
-    def __init__(self, fault, culprit=1, symptom="all_reduce", around="plain", ranks=3, nap=1.0, **environment):
+    def __init__(self, fault, culprit=1, symptom="all_reduce", around="plain", ranks=3, nap=1.0, started_by="", **environment):
+        self.started_by = started_by
         self.fault, self.culprit, self.symptom, self.around, self.ranks = fault, culprit, symptom, around, ranks
         self.environment = {"BLAME_NAP": str(nap)} | environment
-        self.name = f"{fault} of {culprit} in {ranks}, {symptom}, {around}, nap {nap}"
+        self.name = f"{fault} of {culprit} in {ranks}, {symptom}, {around}, nap {nap}" + (f", started by {started_by}" if started_by else "")
 
 
 def all_faults():
-    """231, every kind of end with every kind of symptom, and each rank guilty in turn."""
+    """240, every kind of end with every kind of symptom, and each rank guilty in turn."""
     faults = []
     for turn, fault in enumerate(AT_ONCE):
         for offset in range(4):
@@ -70,6 +76,8 @@ def all_faults():
         faults.append(Fault("cleans_up_at_exit", culprit, around="recorded_inside", nap=5))
         for symptom in ("all_reduce", "barrier", "ddp"):
             faults.append(Fault("stands_still", culprit, symptom, BLAME_GLOO_TIMEOUT="6"))
+        for starter in STARTERS:
+            faults.append(Fault("stands_still", culprit, started_by=starter, BLAME_GLOO_TIMEOUT="6"))
     return faults
 
 
@@ -78,7 +86,8 @@ def few_faults():
             Fault("leaves_early_and_cleans_up", 1, nap=0.3), Fault("loader_worker_killed", 1),
             Fault("raises", 1, around="recorded_inside"), Fault("loses_its_data_server", 1, around="one_has_left", ranks=2),
             Fault("loader_worker_killed", 1, around="peers_fail_to_save", ranks=2),
-            Fault("stands_still", 0, BLAME_GLOO_TIMEOUT="6")]
+            Fault("stands_still", 0, BLAME_GLOO_TIMEOUT="6"),
+            Fault("stands_still", 1, started_by="perl", BLAME_GLOO_TIMEOUT="6")]
 
 
 def environment_of(fault, folder):
@@ -93,7 +102,8 @@ def program_of(fault):
 
 def blame_of_ddprun(options, fault, folder, python):
     """The rank that ddprun names, its words, and how long it took."""
-    command = [options.ddprun, "--nproc-per-node", str(fault.ranks), "--log-dir", str(folder), "-r", "3", *program_of(fault)]
+    program = ["--no-python", *STARTERS[fault.started_by], python, *program_of(fault)] if fault.started_by else program_of(fault)
+    command = [options.ddprun, "--nproc-per-node", str(fault.ranks), "--log-dir", str(folder), "-r", "3", *program]
     began = time.monotonic()
     done = subprocess.run(command, env=environment_of(fault, folder) | {"PYTHON_EXEC": python}, capture_output=True, text=True,
                           timeout=BOUND_S, check=False)

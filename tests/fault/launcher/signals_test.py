@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
@@ -27,8 +28,8 @@ class Signals(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
 
-    def start(self, *arguments, **environment):
-        job = subprocess.Popen([DDPRUN, *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    def start(self, *arguments, stdin=None, **environment):
+        job = subprocess.Popen([DDPRUN, *map(str, arguments)], stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                                env=os.environ | {"TMPDIR": str(self.folder)} | environment)
         own(self, job)
         return job
@@ -78,17 +79,37 @@ class Signals(unittest.TestCase):
         self.assertRegex(said, r"(?m)^ddprun: /bin/sh was stopped by SIGTERM$")
         self.assertRegex(said, r"(?m)^  then +ranks 0-1 ended by SIGTERM$")
 
-    def test_ctrl_c_reaches_what_a_shell_or_make_has_started(self):
-        program = self.folder / "save.py"
-        program.write_text("""import signal, sys
+    def a_program_that_saves(self, name="save.py"):
+        program = self.folder / name
+        program.parent.mkdir(exist_ok=True)
+        program.write_text("""import signal, sys, time
+heard = []
 def save(number, frame):
-    print("saved after", signal.Signals(number).name, flush=True)
+    heard.append(signal.Signals(number).name)
+    time.sleep(0.1)
+    print("saved after", *heard, flush=True)
     sys.exit(0)
 signal.signal(signal.SIGINT, save)
+signal.signal(signal.SIGTERM, save)
 print("ready", flush=True)
 while True:
     signal.pause()
 """)
+        return program
+
+    def saves(self, signal_number, *command, workers=1, **options):
+        with self.subTest(command=command, signal=signal_number):
+            job = self.start("--nproc-per-node", workers, "--shutdown-timeout", "20s", "--no-python", *command, **options)
+            for _ in range(workers):
+                self.assertIn("ready", job.stdout.readline())
+            job.send_signal(signal_number)
+            out, err = job.communicate(timeout=60)
+            self.assertEqual(re.findall("saved after (.*)", out), [signal.Signals(signal_number).name] * workers, out + err)
+            self.assertEqual(job.returncode, 128 + signal_number, err)
+            self.assertNotIn("SIGKILL", err)
+
+    def test_ctrl_c_reaches_what_a_shell_or_make_has_started(self):
+        program = self.a_program_that_saves()
         (self.folder / "Makefile").write_text(f"train:\n\t{sys.executable} {program}\n\t@echo after\n")
         run = f"(cd / && {sys.executable} {program}; true)\necho ended with $?\n"
         starter = f"import subprocess; subprocess.run(['{sys.executable}', '{program}'])"
@@ -96,14 +117,64 @@ while True:
         if shutil.which("make"):
             all_starts += [("make", "-s", "-C", self.folder, "train"), ("/bin/sh", "-c", f"make -s -C {self.folder} train; true")]
         for starts in all_starts:
-            job = self.start("--nproc-per-node", 2, "--shutdown-timeout", "20s", "--no-python", *starts)
-            for _ in range(2):
-                self.assertIn("ready", job.stdout.readline())
-            job.send_signal(signal.SIGINT)
-            out, err = job.communicate(timeout=60)
-            self.assertEqual(out.count("saved after SIGINT"), 2, out + err)
-            self.assertEqual(job.returncode, 130, err)
-            self.assertNotIn("SIGKILL", err)
+            self.saves(signal.SIGINT, *starts, workers=2)
+
+    def test_ctrl_c_reaches_what_only_looks_like_a_helper(self):
+        starter = f"import subprocess; subprocess.run(['{sys.executable}', '{self.a_program_that_saves('multiprocessing/train.py')}'])"
+        self.saves(signal.SIGINT, sys.executable, "-c", starter)
+        again = self.folder / "again.py"
+        again.write_text(f"""import os, subprocess, sys
+if "AGAIN" not in os.environ:
+    subprocess.run([sys.executable, *sys.argv], env=os.environ | {{"AGAIN": "1"}})
+else:
+    exec(open("{self.a_program_that_saves()}").read())
+""")
+        self.saves(signal.SIGINT, sys.executable, again)
+
+    def test_ctrl_c_reaches_the_processes_that_a_program_only_waits_for(self):
+        program = self.folder / "spawn.py"
+        program.write_text("""import multiprocessing, signal, sys, time
+def train():
+    def save(number, frame):
+        print("saved after", signal.Signals(number).name, flush=True)
+        sys.exit(0)
+    signal.signal(signal.SIGINT, save)
+    print("ready", flush=True)
+    while True:
+        time.sleep(60)
+if __name__ == "__main__":
+    process = multiprocessing.get_context(sys.argv[1]).Process(target=train)
+    process.start()
+    if sys.argv[2] == "joins":
+        process.join()
+    multiprocessing.connection.wait([process.sentinel], 60)  # as a data loader's queue; Ctrl-C leads to join() at exit
+""")
+        for method in ("fork", "spawn", "forkserver"):
+            for waits in ("joins", "goes on"):
+                self.saves(signal.SIGINT, sys.executable, program, method, waits)
+
+    def test_what_is_in_a_group_of_its_own_has_its_grace(self):
+        program = self.a_program_that_saves()
+        for asked in (signal.SIGINT, signal.SIGTERM):
+            self.saves(asked, "/bin/bash", "-c", f"set -m; {sys.executable} {program}; true")
+            self.saves(asked, "/bin/bash", "-c", f"timeout 100 {sys.executable} {program}; true")
+
+    def test_ctrl_c_is_heard_once_under_uv_whether_that_has_a_terminal_or_not(self):
+        # A stand-in: like uv, it tells its child of Ctrl-C where standard input is no terminal, and has the name.
+        shutil.copy(pathlib.Path(sys.executable).resolve(), self.folder / "uv")
+        stand_in = self.folder / "stand_in.py"
+        stand_in.write_text("""import signal, subprocess, sys
+child = subprocess.Popen(sys.argv[1:])
+signal.signal(signal.SIGINT, lambda *_: None if sys.stdin.isatty() else child.send_signal(signal.SIGINT))
+sys.exit(child.wait())
+""")
+        below = f"import subprocess; subprocess.run(['{sys.executable}', '{self.a_program_that_saves()}'])"
+        home = f"{sys.base_prefix}:{sys.base_exec_prefix}"
+        for command in ((self.a_program_that_saves(),), ("-c", below)):
+            self.saves(signal.SIGINT, self.folder / "uv", stand_in, sys.executable, *command, PYTHONHOME=home)
+            ours, theirs = os.openpty()
+            with open(ours, "rb"), open(theirs, "rb") as terminal:
+                self.saves(signal.SIGINT, self.folder / "uv", stand_in, sys.executable, *command, PYTHONHOME=home, stdin=terminal)
 
     def test_ctrl_c_spares_the_helpers_of_a_program_whose_save_may_need_them(self):
         program = self.folder / "pool.py"

@@ -29,23 +29,23 @@ TEST_CASE("a process's name may hold anything") {
   CHECK(parse_stat("4711 (a) Z 17 4711 4700 0 -1 4194560 1 2")->has_ended());
 }
 
-TEST_CASE("of a group whose leader is gone those are asked whose parent is not in it") {
-  const auto process = [](pid_t pid, pid_t parent, pid_t group, char state = 'S') {
+TEST_CASE("of a session whose leader is gone those are asked whose parent is not in it") {
+  const auto process = [](pid_t pid, pid_t parent, pid_t session, char state = 'S') {
     ProcessEntry entry;
     entry.pid = pid;
     entry.parent = parent;
-    entry.group = group;
+    entry.session = session;
     entry.state = state;
     return entry;
   };
   // 11 has come to the launcher, 12 is its loader; 13's parent has begun a session of its own.
   const std::vector<ProcessEntry> left{process(1, 0, 1), process(11, 1, 10), process(12, 11, 10),
                                        process(13, 20, 10), process(20, 1, 20)};
-  CHECK(heads_of_group(left, 10) == std::vector<pid_t>{11, 13});
+  CHECK(heads_of_session(left, 10) == std::vector<pid_t>{11, 13});
   // 12's parent has ended, though nobody has reaped it.
-  CHECK(heads_of_group({process(11, 1, 10, 'Z'), process(12, 11, 10)}, 10) == std::vector<pid_t>{12});
-  CHECK(heads_of_group({process(11, 1, 10, 'Z'), process(12, 11, 10, 'X')}, 10).empty());
-  CHECK(heads_of_group({process(10, 1, 10), process(11, 10, 10)}, 10).empty());
+  CHECK(heads_of_session({process(11, 1, 10, 'Z'), process(12, 11, 10)}, 10) == std::vector<pid_t>{12});
+  CHECK(heads_of_session({process(11, 1, 10, 'Z'), process(12, 11, 10, 'X')}, 10).empty());
+  CHECK(heads_of_session({process(10, 1, 10), process(11, 10, 10)}, 10).empty());
 }
 
 TEST_CASE("the start of a process is a moment of our clock") {

@@ -1,0 +1,128 @@
+#include "launcher/process/ctrl_c.h"
+
+#include "tests/support/catch.h"
+
+#include <poll.h>
+#include <sys/epoll.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <csignal>
+#include <functional>
+#include <utility>
+
+using namespace ddprun::launcher;
+
+namespace {
+
+/// A child that is in the call until it is told to end; it has one of its own.
+class Waiting {
+ public:
+  explicit Waiting(const std::function<void(pid_t child, int readable)>& call) {
+    std::array<int, 2> pipe{}, silent{};
+    REQUIRE(::pipe(pipe.data()) == 0);
+    REQUIRE(::pipe(silent.data()) == 0);
+    pid_ = ::fork();
+    REQUIRE(pid_ >= 0);
+    if (pid_ == 0) {
+      const pid_t child = ::fork();
+      if (child == 0) {
+        ::pause();
+        ::_exit(0);
+      }
+      static_cast<void>(::write(pipe[1], &child, sizeof child));
+      call(child, silent[0]);
+      ::_exit(0);
+    }
+    REQUIRE(::read(pipe[0], &child_, sizeof child_) == sizeof child_);
+    for (const int end : {pipe[0], pipe[1], silent[0], silent[1]}) ::close(end);
+    while (read_process(pid_)->state == 'R') ::usleep(100);
+  }
+  ~Waiting() {
+    ::kill(child_, SIGKILL);
+    ::kill(pid_, SIGKILL);
+    ::waitpid(pid_, nullptr, 0);
+  }
+  Waiting(const Waiting&) = delete;
+  Waiting& operator=(const Waiting&) = delete;
+
+  [[nodiscard]] bool is_for_children() const { return waits_for_children(pid_); }
+
+ private:
+  pid_t pid_ = 0, child_ = 0;
+};
+
+ProcessEntry process(pid_t pid, pid_t parent, pid_t session) {
+  ProcessEntry entry;
+  entry.pid = pid;
+  entry.parent = parent;
+  entry.session = session;
+  entry.state = 'S';
+  return entry;
+}
+
+}  // namespace
+
+TEST_CASE("who waits for the end of a child, or for descriptors without an end, waits for its children") {
+  CHECK(Waiting([](pid_t child, int) { ::waitpid(child, nullptr, 0); }).is_for_children());
+  CHECK(Waiting([](pid_t, int) {
+          siginfo_t info{};
+          ::waitid(P_ALL, 0, &info, WEXITED);
+        }).is_for_children());
+  CHECK(Waiting([](pid_t, int readable) {
+          pollfd descriptor{readable, POLLIN, 0};
+          ::poll(&descriptor, 1, -1);
+        }).is_for_children());
+  CHECK(Waiting([](pid_t, int readable) {
+          const int epoll = ::epoll_create1(0);
+          epoll_event event{};
+          event.events = EPOLLIN;
+          ::epoll_ctl(epoll, EPOLL_CTL_ADD, readable, &event);
+          ::epoll_wait(epoll, &event, 1, -1);
+        }).is_for_children());
+}
+
+TEST_CASE("who waits for a moment, or reads, does not wait for its children") {
+  CHECK_FALSE(Waiting([](pid_t, int readable) {
+                pollfd descriptor{readable, POLLIN, 0};
+                ::poll(&descriptor, 1, 60'000);
+              }).is_for_children());
+  CHECK_FALSE(Waiting([](pid_t, int readable) {
+                char byte = 0;
+                static_cast<void>(!::read(readable, &byte, 1));
+              }).is_for_children());
+  CHECK_FALSE(Waiting([](pid_t, int) { ::pause(); }).is_for_children());
+}
+
+TEST_CASE(
+    "of what is in the leader's session programs hear Ctrl-C, and copies are spared with all that is below") {
+  // No such processes are there: nothing is known of them but what stands here.
+  constexpr pid_t kLeader = 1 << 30;
+  ProcessEntry copy = process(kLeader + 3, kLeader, kLeader);
+  copy.is_copy = true;
+  const CtrlC ctrl_c = ctrl_c_behind(
+      {process(kLeader, 1, kLeader), process(kLeader + 1, kLeader, kLeader),
+       process(kLeader + 2, kLeader + 1, kLeader), copy, process(kLeader + 4, copy.pid, kLeader),
+       process(kLeader + 5, kLeader, kLeader + 5), process(kLeader + 6, 1, kLeader)},
+      kLeader);
+  CHECK(ctrl_c.hears == std::vector<pid_t>{kLeader + 1, kLeader + 2});
+  CHECK(ctrl_c.spares);
+}
+
+TEST_CASE("a process is a copy until it begins a program of its own") {
+  CHECK_FALSE(read_process(::getpid())->is_copy);
+  const pid_t child = ::fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    ::raise(SIGSTOP);
+    ::execlp("sleep", "sleep", "100", nullptr);
+    ::_exit(1);
+  }
+  REQUIRE(::waitpid(child, nullptr, WUNTRACED) == child);
+  CHECK(read_process(child)->is_copy);
+  ::kill(child, SIGCONT);
+  while (read_process(child)->is_copy) ::usleep(100);
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+}
