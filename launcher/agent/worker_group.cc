@@ -29,6 +29,14 @@ WorkerGroup::FileMark mark_of(const std::string& path) {
           .size = status.st_size};
 }
 
+std::vector<ProcessEntry> read_each(const std::set<pid_t>& pids) {
+  std::vector<ProcessEntry> processes;
+  for (const pid_t pid : pids) {
+    if (std::optional<ProcessEntry> process = read_process(pid)) processes.push_back(std::move(*process));
+  }
+  return processes;
+}
+
 bool has_other_groups(const std::vector<ProcessEntry>& processes, pid_t leader) {
   return std::any_of(processes.begin(), processes.end(), [leader](const ProcessEntry& process) {
     return process.session == leader && process.group != leader && !process.has_ended();
@@ -162,9 +170,10 @@ void WorkerGroup::look_at_groups() {
   groups_alarm_.cancel();
   if (awaiting.empty() && sparing.empty()) return;
   const TimePoint began = BootClock::now();
-  const std::vector<ProcessEntry> processes = read_processes();
   bool is_left = !sparing.empty();
-  for (Worker* worker : sparing) hand_on_ctrl_c(*worker, processes);
+  for (Worker* worker : sparing) hand_on_ctrl_c(*worker, read_each(worker->there));
+  std::vector<ProcessEntry> processes;
+  if (!awaiting.empty()) processes = read_processes();
   for (Worker* worker : awaiting) {
     const std::vector<pid_t> heads = heads_of_session(processes, worker->outcome.pid);
     if (heads.empty()) {

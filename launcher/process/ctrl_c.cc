@@ -18,8 +18,8 @@
 namespace ddprun::launcher {
 namespace {
 
-/// How a program's child gets to hear of Ctrl-C.
-enum class Hears { kOfUs, kOfItsParent, kNot };
+/// How a process gets to hear of Ctrl-C; who need not, and what it has started may.
+enum class Hears { kOfUs, kNeedNot, kNot };
 
 std::string standard_input_of(pid_t pid) {
   std::error_code unreadable;
@@ -46,10 +46,14 @@ bool is_of_multiprocessing(pid_t pid) {
   return false;
 }
 
-Hears how_hears(pid_t parent, const ProcessEntry& child, bool& is_spared) {
+/// timeout tells its child and then all of its group, which the child is in: one that is told makes its program hear
+/// Ctrl-C twice.
+bool is_timeout(const std::string& program) { return program == "timeout"; }
+
+Hears how_hears(pid_t leader, pid_t parent, const ProcessEntry& child, bool& is_spared) {
   const std::string program = name_of_program(parent);
-  if (program == "timeout") return Hears::kNot;
-  if (tells_its_child(parent, program)) return Hears::kOfItsParent;
+  if (parent == leader && is_timeout(program)) return Hears::kNot;
+  if (tells_its_child(parent, program) || is_timeout(name_of_program(child.pid))) return Hears::kNeedNot;
   is_spared = (child.is_copy || is_of_multiprocessing(child.pid)) && !waits_for_children(parent);
   return is_spared ? Hears::kNot : Hears::kOfUs;
 }
@@ -105,7 +109,7 @@ CtrlC ctrl_c_behind(const std::vector<ProcessEntry>& processes, pid_t leader) {
   CtrlC ctrl_c;
   walk(processes, leader, [&](pid_t parent, const ProcessEntry& child) {
     bool is_spared = false;
-    const Hears hears = how_hears(parent, child, is_spared);
+    const Hears hears = how_hears(leader, parent, child, is_spared);
     ctrl_c.spares = ctrl_c.spares || is_spared;
     if (hears == Hears::kOfUs) ctrl_c.hears.push_back(child.pid);
     return hears != Hears::kNot;

@@ -17,8 +17,8 @@ struct CtrlC {
 /// A terminal sends Ctrl-C to its whole foreground, and so it goes to every program that came from the leader and is in
 /// its session still. Spared are a program's helpers, which its save may need: copies of itself (fork) and what
 /// multiprocessing starts, which are data loaders and pools; unless their parent does nothing but wait for them, as
-/// that of torch.multiprocessing.spawn does. Left out is who hears it of its parent, since a program that hears it
-/// twice may break off its save: uv tells its child, timeout all of its group.
+/// that of torch.multiprocessing.spawn does. A program that hears it twice may break off its save: left out is who
+/// hears it of its parent, as uv's child, and timeout, which would tell its program once more.
 CtrlC ctrl_c_behind(const std::vector<ProcessEntry>& processes, pid_t leader);
 
 /// Whether a process does nothing but wait for its children: it is a shell or as one, or its first thread waits for the
