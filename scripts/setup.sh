@@ -93,12 +93,13 @@ install_packages() {
     fail "apt-get could not install: $*"
 }
 
-# Headers that only this user gets, for every clone; scripts/cmake/UnpackedHeaders.cmake says where they lie. Of valijson the package
+# Headers that only this user gets, for every clone; scripts/cmake/UnpackedHeaders.cmake finds them. Of valijson the package
 # depends on Qt, Poco and four other readers of JSON: 150 packages. For Debian 11 all of them are Debian 12's, by its own signature, which
 # Debian 11 knows.
 unpack_headers() {
-  local folder=${XDG_CACHE_HOME:-$HOME/.cache}/ddprun/headers packages=(libvalijson-dev) apt=(-o APT::Sandbox::User=root)
+  local folder=${XDG_CACHE_HOME:-$HOME/.cache}/ddprun/valijson packages=(libvalijson-dev) apt=(-o APT::Sandbox::User=root)
   if is_debian_11; then
+    folder=$(dirname "$folder")/debian12
     if [ -e "$folder/usr/include/boost/version.hpp" ]; then return; fi
     packages+=(libboost1.81-dev "${header_packages[@]}")
   elif [ -e /usr/include/valijson/validator.hpp ] || [ -e "$folder/usr/include/valijson/validator.hpp" ]; then
@@ -177,6 +178,7 @@ install_libtorch() {
   local folder
   folder=$(torch_folder)
   if [ -n "$folder" ] && [ "$(torch_version "$folder")" = "$TORCH_VERSION" ] &&
+    { [ "$1" = --no-deps ] || [ -e "$(dirname "$folder")/nvidia/nccl/include/nccl.h" ]; } &&
     compgen -G "$(dirname "$folder")/nvidia/cu13/lib/libcupti.so.*" >/dev/null; then
     say "libtorch: $TORCH_VERSION is in $folder"
     return

@@ -283,7 +283,7 @@ void Agent::carry_out(const Step& step) {
 void Agent::act(const EndWorkers& action) {
   output_.hurry();
   if (action.signal == SIGKILL) return workers_->kill_groups(action.workers);
-  workers_->ask_to_end(action.workers, action.signal);
+  workers_->ask_to_end(action.workers, action.signal, plan_.options.shutdown_timeout);
 }
 
 WorkerOutcome Agent::look_at(LocalRank local_rank) {

@@ -181,12 +181,13 @@ void WorkerGroup::look_at_groups() {
       continue;
     }
     is_left = true;
+    if (worker->is_killed) continue;
     for (const pid_t pid : heads) {
       const int signal = ignores_signal(pid, worker->asked_with) ? SIGTERM : worker->asked_with;
       // Between fork and exec a shell's child has the shell's handler: what it was asked then it has
       // forgotten.
       const bool has_not_heard = !catches_signal(pid, signal) && !ignores_signal(pid, signal);
-      if (asked_members_.insert(pid).second || has_not_heard) ask_member(*worker, pid, signal);
+      if (asked_members_.insert({pid, signal}).second || has_not_heard) ask_member(*worker, pid, signal);
     }
   }
   if (!is_left) return;
@@ -212,9 +213,10 @@ void WorkerGroup::hand_on_ctrl_c(Worker& worker, const std::vector<ProcessEntry>
     if (is_first) worker.there.insert(process.pid);
     if (worker.there.contains(process.pid)) there.push_back(process);
   }
-  const CtrlC ctrl_c = ctrl_c_behind(there, leader);
+  const CtrlC ctrl_c =
+      ctrl_c_behind(there, leader, worker.asked_with, BootClock::now() < worker.spares_until);
   for (const pid_t pid : ctrl_c.hears) {
-    if (asked_members_.insert(pid).second) ask_member(worker, pid, worker.asked_with);
+    if (asked_members_.insert({pid, worker.asked_with}).second) ask_member(worker, pid, worker.asked_with);
   }
   worker.spares_some = ctrl_c.spares;
 }
@@ -233,17 +235,19 @@ void WorkerGroup::tell_exit(Worker& worker) {
   worker.streams->drain();
 }
 
-void WorkerGroup::ask_to_end(const std::vector<LocalRank>& workers, int signal) {
+void WorkerGroup::ask_to_end(const std::vector<LocalRank>& workers, int signal, Duration grace) {
   std::vector<ProcessEntry> processes;  // read once, if at all
   bool spares_some = false;
   for (const LocalRank local_rank : workers) {
     Worker& asked = worker(local_rank);
     const pid_t leader = asked.child->pid();
     asked.asked_with = signal;
+    asked.spares_until = BootClock::now() + grace / 2;
     asked.spares_some = false;
     note_words_before(asked, signal);
-    if (processes.empty() && (is_ctrl_c(signal) || waits_for_children(leader))) processes = read_processes();
-    asked.has_groups = has_other_groups(processes, leader);
+    const bool is_shell = only_starts_programs(leader);
+    if (processes.empty() && (is_ctrl_c(signal) || is_shell)) processes = read_processes();
+    asked.has_groups = is_shell && has_other_groups(processes, leader);
     asked.child->signal(signal);
     if (is_ctrl_c(signal)) hand_on_ctrl_c(asked, processes);
     spares_some = spares_some || asked.spares_some;
@@ -253,7 +257,18 @@ void WorkerGroup::ask_to_end(const std::vector<LocalRank>& workers, int signal) 
 }
 
 void WorkerGroup::kill_groups(const std::vector<LocalRank>& workers) {
-  for (const LocalRank local_rank : workers) worker(local_rank).child->signal_group(SIGKILL);
+  std::vector<ProcessEntry> processes;  // read once, if at all
+  for (const LocalRank local_rank : workers) {
+    Worker& killed = worker(local_rank);
+    killed.is_killed = true;
+    killed.spares_some = false;
+    killed.child->signal_group(SIGKILL);
+    if (!killed.has_groups) continue;
+    if (processes.empty()) processes = read_processes();
+    for (const ProcessEntry& process : processes) {
+      if (process.session == killed.child->pid()) killed.child->signal_member(process.pid, SIGKILL);
+    }
+  }
 }
 
 void WorkerGroup::suspend() {
@@ -269,21 +284,20 @@ void WorkerGroup::resume() {
 }
 
 std::vector<LocalRank> WorkerGroup::suspended() const {
-  const auto is_still = [](const std::optional<ProcessEntry>& process) {
-    return process && process->state == 'T';
-  };
   std::vector<LocalRank> still;
   std::vector<ProcessEntry> processes;  // read once, if at all
   for (const auto& worker : workers_) {
     if (!worker->child || !worker->child->is_running()) continue;
     const pid_t leader = worker->child->pid();
-    bool is_it = is_still(read_process(leader));
-    if (!is_it && waits_for_children(leader)) {
+    const std::optional<ProcessEntry> process = read_process(leader);
+    bool is_it = process && process->state == 'T';
+    if (!is_it && (only_starts_programs(leader) || waits_for_a_child(leader))) {
       if (processes.empty()) processes = read_processes();
-      const std::vector<pid_t> programs = programs_behind(processes, leader);
+      const std::vector<ProcessEntry> programs = programs_behind(processes, leader);
       // A helper beside the program may stand still for any reason.
-      is_it = !programs.empty() && std::all_of(programs.begin(), programs.end(),
-                                               [&](pid_t pid) { return is_still(read_process(pid)); });
+      is_it =
+          !programs.empty() && std::all_of(programs.begin(), programs.end(),
+                                           [](const ProcessEntry& program) { return program.state == 'T'; });
     }
     if (is_it) still.push_back(worker->spec.local_rank);
   }

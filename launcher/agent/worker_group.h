@@ -19,6 +19,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace ddprun::launcher {
@@ -69,8 +70,9 @@ class WorkerGroup {
   /// that wants to save its work needs its data loaders, but for Ctrl-C (ctrl_c_behind). When it has ended (a shell
   /// that died has left its program behind), it is the turn of those of its session whose parent is not in that; the
   /// worker's exit is told when all of them have ended.
-  void ask_to_end(const std::vector<LocalRank>& workers, int signal);
-  /// SIGKILL to the OS process groups of `workers`.
+  /// Whom Ctrl-C spares hears it when half of the `grace` is over.
+  void ask_to_end(const std::vector<LocalRank>& workers, int signal, Duration grace);
+  /// SIGKILL to the OS process groups of `workers`, and to those of a shell's jobs.
   void kill_groups(const std::vector<LocalRank>& workers);
   /// Processes were reaped that were no workers: some group may have become empty, or have new orphans.
   void look_at_groups();
@@ -116,13 +118,15 @@ class WorkerGroup {
     std::unique_ptr<WorkerStreams> streams;
     std::unique_ptr<ChildProcess> child;
     WorkerOutcome outcome;
-    int asked_with = 0;                  ///< the signal it was asked to end with
-    bool spares_some = false;            ///< Ctrl-C has not been handed on to all of `there`
-    std::set<pid_t> there;               ///< the processes of its session at Ctrl-C
-    bool has_groups = false;             ///< its session had other OS process groups when it was asked
-    bool awaits_group = false;           ///< it has ended, and its exit will be told when its session is gone
-    std::set<int> kept;                  ///< signals of the time before it, for when it listens
-    FileMark error_file_before;          ///< what lies there when it is started
+    int asked_with = 0;          ///< the signal it was asked to end with
+    bool spares_some = false;    ///< Ctrl-C has not been handed on to all of `there`
+    TimePoint spares_until{};    ///< then it is handed on to all
+    std::set<pid_t> there;       ///< the processes of its session at Ctrl-C
+    bool has_groups = false;     ///< a shell that had jobs in other OS process groups when it was asked
+    bool is_killed = false;      ///< with all that is in them
+    bool awaits_group = false;   ///< it has ended, and its exit will be told when its session is gone
+    std::set<int> kept;          ///< signals of the time before it, for when it listens
+    FileMark error_file_before;  ///< what lies there when it is started
     std::optional<Words> before_signal;  ///< ours, the first that it does not ignore and can answer
   };
 
@@ -144,7 +148,7 @@ class WorkerGroup {
   membership::Round round_;
   std::vector<std::unique_ptr<Worker>> workers_;  // by local rank
   std::size_t next_to_spawn_ = 0;
-  std::set<pid_t> asked_members_;
+  std::set<std::pair<pid_t, int>> asked_members_;  // and with what
   Alarm groups_alarm_;
   bool looks_soon_ = false;
   std::set<int> kept_;  ///< signals that no worker could hear

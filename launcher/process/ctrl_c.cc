@@ -5,12 +5,14 @@
 
 #include <fmt/format.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 
 #include <algorithm>
 #include <charconv>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -50,66 +52,90 @@ bool is_of_multiprocessing(pid_t pid) {
 /// Ctrl-C twice.
 bool is_timeout(const std::string& program) { return program == "timeout"; }
 
-Hears how_hears(pid_t leader, pid_t parent, const ProcessEntry& child, bool& is_spared) {
-  const std::string program = name_of_program(parent);
-  if (parent == leader && is_timeout(program)) return Hears::kNot;
-  if (tells_its_child(parent, program) || is_timeout(name_of_program(child.pid))) return Hears::kNeedNot;
-  is_spared = (child.is_copy || is_of_multiprocessing(child.pid)) && !waits_for_children(parent);
-  return is_spared ? Hears::kNot : Hears::kOfUs;
+/// The number of the call that the first thread of a process is in, and its arguments: "61 0x1267 0x0 …", or "running".
+std::vector<std::uint64_t> call_of(pid_t pid) {
+  const std::string text = read_text(fmt::format("/proc/{}/syscall", pid));
+  std::vector<std::uint64_t> numbers;
+  for (std::string_view word : split(text, ' ')) {
+    const int base = word.starts_with("0x") ? 16 : 10;
+    if (base == 16) word.remove_prefix(2);
+    std::uint64_t number = 0;
+    if (std::from_chars(word.data(), word.data() + word.size(), number, base).ec != std::errc{}) break;
+    numbers.push_back(number);
+  }
+  return numbers;
 }
 
-/// Of a text of /proc/<pid>/syscall: "7 0x7ffc00 0x2 0xffffffff …", the number of the call that a thread is in and its
-/// arguments, or "running".
-bool is_wait_for_children(std::string_view text) {
-  const std::vector<std::string_view> words = split(text, ' ');
-  if (words.size() < 7) return false;
-  const auto number = [](std::string_view word, int base) {
-    std::uint64_t value = 0;
-    std::from_chars(word.data(), word.data() + word.size(), value, base);
-    return value;
-  };
-  const auto argument = [&](std::size_t index) { return number(words[index].substr(2), 16); };
-  const auto is_endless = [&](std::size_t index) { return static_cast<std::int32_t>(argument(index)) < 0; };
-  switch (number(words[0], 10)) {
-    case SYS_wait4:
-    case SYS_waitid:
-      return true;
-    case SYS_poll:
-      return is_endless(3);
-    case SYS_epoll_wait:
-    case SYS_epoll_pwait:
-      return is_endless(4);
-    case SYS_ppoll:
-      return argument(3) == 0;
-    case SYS_select:
-    case SYS_pselect6:
-      return argument(5) == 0;
-    default:
-      return false;
-  }
+/// The child whose end it waits for; -1: any child's. None: it does something else.
+std::optional<pid_t> awaited_by(pid_t pid) {
+  const std::vector<std::uint64_t> call = call_of(pid);
+  if (call.size() < 3) return std::nullopt;
+  if (call[0] == SYS_wait4) return std::max(static_cast<pid_t>(call[1]), -1);
+  if (call[0] == SYS_waitid) return call[1] == P_PID ? static_cast<pid_t>(call[2]) : -1;
+  return std::nullopt;
 }
+
+bool is_helper(const ProcessEntry& process) { return process.is_copy || is_of_multiprocessing(process.pid); }
+
+/// Rules for one leader, who has heard it.
+class Rules {
+ public:
+  Rules(const std::vector<ProcessEntry>& processes, pid_t leader, int signal, bool spares_helpers)
+      : processes_(processes), leader_(leader), signal_(signal), spares_helpers_(spares_helpers) {}
+
+  Hears how_hears(const ProcessEntry& parent, const ProcessEntry& child, bool& is_spared) const {
+    const std::string program = name_of_program(parent.pid);
+    const bool is_of_shell = only_starts_programs(parent.pid);
+    if (child.group != parent.group && !is_of_shell) return Hears::kNot;
+    if (parent.pid == leader_ && is_timeout(program)) return Hears::kNot;
+    if (tells_its_child(parent.pid, program) || is_timeout(name_of_program(child.pid)))
+      return Hears::kNeedNot;
+    is_spared = spares_helpers_ && !is_of_shell && is_helper(child) && !awaits_helper(parent.pid);
+    if (is_spared) return Hears::kNot;
+    return ignores_signal(child.pid, signal_) ? Hears::kNeedNot : Hears::kOfUs;
+  }
+
+ private:
+  /// Whoever waits for one of several waits for all in turn.
+  [[nodiscard]] bool awaits_helper(pid_t parent) const {
+    const std::optional<pid_t> awaited = awaited_by(parent);
+    return awaited && std::any_of(processes_.begin(), processes_.end(), [&](const ProcessEntry& process) {
+             return process.parent == parent &&
+                    (*awaited == -1 || (*awaited == process.pid && is_helper(process)));
+           });
+  }
+
+  const std::vector<ProcessEntry>& processes_;
+  pid_t leader_;
+  int signal_;
+  bool spares_helpers_;
+};
 
 /// What came from the leader and is in its session, from parent to child where `is_to_pass` says so.
 template <class IsToPass>
 void walk(const std::vector<ProcessEntry>& processes, pid_t leader, IsToPass&& is_to_pass) {
-  std::vector<pid_t> found{leader};
+  ProcessEntry first;
+  first.pid = first.group = first.session = leader;
+  std::vector<ProcessEntry> found{first};
   for (std::size_t next = 0; next < found.size(); ++next) {
-    const pid_t parent = found[next];
+    const ProcessEntry parent = found[next];
     for (const ProcessEntry& process : processes) {
-      if (process.parent == parent && process.session == leader && !process.has_ended() &&
+      if (process.parent == parent.pid && process.session == leader && !process.has_ended() &&
           is_to_pass(parent, process))
-        found.push_back(process.pid);
+        found.push_back(process);
     }
   }
 }
 
 }  // namespace
 
-CtrlC ctrl_c_behind(const std::vector<ProcessEntry>& processes, pid_t leader) {
+CtrlC ctrl_c_behind(const std::vector<ProcessEntry>& processes, pid_t leader, int signal,
+                    bool spares_helpers) {
   CtrlC ctrl_c;
-  walk(processes, leader, [&](pid_t parent, const ProcessEntry& child) {
+  const Rules rules(processes, leader, signal, spares_helpers);
+  walk(processes, leader, [&](const ProcessEntry& parent, const ProcessEntry& child) {
     bool is_spared = false;
-    const Hears hears = how_hears(leader, parent, child, is_spared);
+    const Hears hears = rules.how_hears(parent, child, is_spared);
     ctrl_c.spares = ctrl_c.spares || is_spared;
     if (hears == Hears::kOfUs) ctrl_c.hears.push_back(child.pid);
     return hears != Hears::kNot;
@@ -117,15 +143,16 @@ CtrlC ctrl_c_behind(const std::vector<ProcessEntry>& processes, pid_t leader) {
   return ctrl_c;
 }
 
-bool waits_for_children(pid_t pid) {
-  return only_starts_programs(pid) || is_wait_for_children(read_text(fmt::format("/proc/{}/syscall", pid)));
-}
+bool waits_for_a_child(pid_t pid) { return awaited_by(pid).has_value(); }
 
-std::vector<pid_t> programs_behind(const std::vector<ProcessEntry>& processes, pid_t leader) {
-  std::vector<pid_t> programs;
-  walk(processes, leader, [&](pid_t parent, const ProcessEntry& child) {
-    if (!waits_for_children(parent)) return false;
-    if (!waits_for_children(child.pid)) programs.push_back(child.pid);
+std::vector<ProcessEntry> programs_behind(const std::vector<ProcessEntry>& processes, pid_t leader) {
+  std::vector<ProcessEntry> programs;
+  walk(processes, leader, [&](const ProcessEntry& parent, const ProcessEntry& child) {
+    const std::optional<pid_t> awaited = awaited_by(parent.pid);
+    const bool is_awaited = awaited && (*awaited == -1 || *awaited == child.pid);
+    if (!is_awaited && !only_starts_programs(parent.pid)) return false;
+    const bool waits = only_starts_programs(child.pid) || waits_for_a_child(child.pid);
+    if (child.state == 'T' || !waits) programs.push_back(child);
     return true;
   });
   return programs;

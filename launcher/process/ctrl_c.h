@@ -15,18 +15,20 @@ struct CtrlC {
 };
 
 /// A terminal sends Ctrl-C to its whole foreground, and so it goes to every program that came from the leader and is in
-/// its session still. Spared are a program's helpers, which its save may need: copies of itself (fork) and what
-/// multiprocessing starts, which are data loaders and pools; unless their parent does nothing but wait for them, as
-/// that of torch.multiprocessing.spawn does. A program that hears it twice may break off its save: left out is who
-/// hears it of its parent, as uv's child, and timeout, which would tell its program once more.
-CtrlC ctrl_c_behind(const std::vector<ProcessEntry>& processes, pid_t leader);
+/// its session still, and in its parent's OS process group or that of a shell's job: another program puts into another
+/// group what Ctrl-C is not for. Spared, if `spares_helpers`, are a program's helpers, which its save may need: copies
+/// of itself (fork) and what multiprocessing starts, which are data loaders and pools; unless their parent waits for
+/// the end of one of them, as that of torch.multiprocessing.spawn does at its own end. A program that hears it twice
+/// may break off its save: left out is who hears it of its parent, as uv's child, and timeout, which would tell its
+/// program once more; and who ignores it.
+CtrlC ctrl_c_behind(const std::vector<ProcessEntry>& processes, pid_t leader, int signal,
+                    bool spares_helpers);
 
-/// Whether a process does nothing but wait for its children: it is a shell or as one, or its first thread waits for the
-/// end of a child, or for descriptors without a time-out, as multiprocessing does for the ends of its children.
-bool waits_for_children(pid_t pid);
+/// Whether the first thread of a process waits for the end of a child, and does nothing else meanwhile.
+bool waits_for_a_child(pid_t pid);
 
-/// The programs behind the leader of a session that do the work: what it has started and what that has, from one that
-/// waits for its children to the next, without those that wait.
-std::vector<pid_t> programs_behind(const std::vector<ProcessEntry>& processes, pid_t leader);
+/// The programs behind the leader of a session that do the work: what it has started and what that has, from a shell,
+/// or who waits for a child, to that, without those that wait themselves. One that is stopped does not wait.
+std::vector<ProcessEntry> programs_behind(const std::vector<ProcessEntry>& processes, pid_t leader);
 
 }  // namespace ddprun::launcher

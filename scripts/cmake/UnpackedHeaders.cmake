@@ -1,7 +1,7 @@
-# Sets DDPRUN_UNPACKED_HEADERS: the folder of what scripts/setup.sh has unpacked for this user, which need not be there.
+# Sets DDPRUN_CACHE, where scripts/setup.sh has unpacked headers for this user: valijson's, and on Debian 11 all of Debian 12's.
 if(DEFINED ENV{XDG_CACHE_HOME} AND NOT "$ENV{XDG_CACHE_HOME}" STREQUAL "")
-  set(DDPRUN_UNPACKED_HEADERS $ENV{XDG_CACHE_HOME})
+  set(DDPRUN_CACHE $ENV{XDG_CACHE_HOME}/ddprun)
 else()
-  set(DDPRUN_UNPACKED_HEADERS $ENV{HOME}/.cache)
+  set(DDPRUN_CACHE $ENV{HOME}/.cache/ddprun)
 endif()
-string(APPEND DDPRUN_UNPACKED_HEADERS /ddprun/headers/usr/include)
+set(DDPRUN_UNPACKED_HEADERS ${DDPRUN_CACHE}/debian12/usr/include)

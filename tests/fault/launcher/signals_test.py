@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "support"))
@@ -167,6 +168,50 @@ if __name__ == "__main__":
         for method in ("fork", "spawn", "forkserver"):
             for waits in ("joins", "goes on"):
                 self.saves(signal.SIGINT, sys.executable, program, method, waits)
+
+    def test_ctrl_c_spares_helpers_while_the_save_runs_a_program_and_what_was_put_into_another_group(self):
+        program = self.folder / "uploads.py"
+        program.write_text("""import multiprocessing, os, signal, subprocess, sys
+def answer(pipe):
+    pipe.send(pipe.recv() + 1)
+if __name__ == "__main__":
+    ours, theirs = multiprocessing.Pipe()
+    multiprocessing.Process(target=answer, args=[theirs]).start()
+    upload = subprocess.Popen([sys.executable, "-c", "input(); print('uploaded')"], stdin=subprocess.PIPE, preexec_fn=os.setpgrp)
+    def save(number, frame):
+        subprocess.run(["sleep", "0.5"])
+        ours.send(41)
+        upload.communicate(b"end\\n")
+        print("saved", ours.recv(), flush=True)
+        sys.exit(0)
+    signal.signal(signal.SIGINT, save)
+    print("ready", flush=True)
+    while True:
+        signal.pause()
+""")
+        job = self.start("--shutdown-timeout", "20s", "--no-python", sys.executable, program)
+        self.assertIn("ready", job.stdout.readline())
+        job.send_signal(signal.SIGINT)
+        out, err = job.communicate(timeout=60)
+        self.assertEqual(out, "uploaded\nsaved 42\n", err)
+
+    def test_a_second_ctrl_c_ends_what_is_in_a_group_of_its_own(self):
+        program = self.folder / "deaf.py"
+        program.write_text("""import signal
+for number in (signal.SIGINT, signal.SIGTERM):
+    signal.signal(number, lambda *_: print("heard", flush=True))
+print("ready", flush=True)
+while True:
+    signal.pause()
+""")
+        job = self.start("--shutdown-timeout", "500s", "--no-python", "/bin/bash", "-c", f"set -m; {sys.executable} {program}; true")
+        for word in ("ready", "heard"):
+            self.assertIn(word, job.stdout.readline())
+            job.send_signal(signal.SIGINT)
+        began = time.monotonic()
+        err = job.communicate(timeout=60)[1]
+        self.assertRegex(err, "a second time; sending SIGKILL to rank 0")
+        self.assertLess(time.monotonic() - began, 4, err)  # 5 s are the launcher's own patience with who does not die
 
     def test_what_is_in_a_group_of_its_own_has_its_grace(self):
         program = self.a_program_that_saves()

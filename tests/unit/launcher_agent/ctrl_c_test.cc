@@ -3,7 +3,6 @@
 #include "tests/support/catch.h"
 
 #include <poll.h>
-#include <sys/epoll.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -47,7 +46,7 @@ class Waiting {
   Waiting(const Waiting&) = delete;
   Waiting& operator=(const Waiting&) = delete;
 
-  [[nodiscard]] bool is_for_children() const { return waits_for_children(pid_); }
+  [[nodiscard]] bool is_for_a_child() const { return waits_for_a_child(pid_); }
 
  private:
   pid_t pid_ = 0, child_ = 0;
@@ -57,42 +56,31 @@ ProcessEntry process(pid_t pid, pid_t parent, pid_t session) {
   ProcessEntry entry;
   entry.pid = pid;
   entry.parent = parent;
-  entry.session = session;
+  entry.session = entry.group = session;
   entry.state = 'S';
   return entry;
 }
 
 }  // namespace
 
-TEST_CASE("who waits for the end of a child, or for descriptors without an end, waits for its children") {
-  CHECK(Waiting([](pid_t child, int) { ::waitpid(child, nullptr, 0); }).is_for_children());
+TEST_CASE(
+    "who waits for the end of a child does not wait for descriptors, and who waits for these not for a "
+    "child") {
+  CHECK(Waiting([](pid_t child, int) { ::waitpid(child, nullptr, 0); }).is_for_a_child());
+  CHECK(Waiting([](pid_t, int) { ::wait(nullptr); }).is_for_a_child());
   CHECK(Waiting([](pid_t, int) {
           siginfo_t info{};
           ::waitid(P_ALL, 0, &info, WEXITED);
-        }).is_for_children());
-  CHECK(Waiting([](pid_t, int readable) {
-          pollfd descriptor{readable, POLLIN, 0};
-          ::poll(&descriptor, 1, -1);
-        }).is_for_children());
-  CHECK(Waiting([](pid_t, int readable) {
-          const int epoll = ::epoll_create1(0);
-          epoll_event event{};
-          event.events = EPOLLIN;
-          ::epoll_ctl(epoll, EPOLL_CTL_ADD, readable, &event);
-          ::epoll_wait(epoll, &event, 1, -1);
-        }).is_for_children());
-}
-
-TEST_CASE("who waits for a moment, or reads, does not wait for its children") {
+        }).is_for_a_child());
   CHECK_FALSE(Waiting([](pid_t, int readable) {
                 pollfd descriptor{readable, POLLIN, 0};
-                ::poll(&descriptor, 1, 60'000);
-              }).is_for_children());
+                ::poll(&descriptor, 1, -1);
+              }).is_for_a_child());
   CHECK_FALSE(Waiting([](pid_t, int readable) {
                 char byte = 0;
                 static_cast<void>(!::read(readable, &byte, 1));
-              }).is_for_children());
-  CHECK_FALSE(Waiting([](pid_t, int) { ::pause(); }).is_for_children());
+              }).is_for_a_child());
+  CHECK_FALSE(Waiting([](pid_t, int) { ::pause(); }).is_for_a_child());
 }
 
 TEST_CASE(
@@ -101,13 +89,22 @@ TEST_CASE(
   constexpr pid_t kLeader = 1 << 30;
   ProcessEntry copy = process(kLeader + 3, kLeader, kLeader);
   copy.is_copy = true;
-  const CtrlC ctrl_c = ctrl_c_behind(
-      {process(kLeader, 1, kLeader), process(kLeader + 1, kLeader, kLeader),
-       process(kLeader + 2, kLeader + 1, kLeader), copy, process(kLeader + 4, copy.pid, kLeader),
-       process(kLeader + 5, kLeader, kLeader + 5), process(kLeader + 6, 1, kLeader)},
-      kLeader);
+  ProcessEntry apart = process(kLeader + 7, kLeader, kLeader);
+  apart.group = apart.pid;
+  const std::vector<ProcessEntry> all{process(kLeader, 1, kLeader),
+                                      process(kLeader + 1, kLeader, kLeader),
+                                      process(kLeader + 2, kLeader + 1, kLeader),
+                                      copy,
+                                      process(kLeader + 4, copy.pid, kLeader),
+                                      process(kLeader + 5, kLeader, kLeader + 5),
+                                      process(kLeader + 6, 1, kLeader),
+                                      apart};
+  const CtrlC ctrl_c = ctrl_c_behind(all, kLeader, SIGINT, true);
   CHECK(ctrl_c.hears == std::vector<pid_t>{kLeader + 1, kLeader + 2});
   CHECK(ctrl_c.spares);
+  const CtrlC later = ctrl_c_behind(all, kLeader, SIGINT, false);
+  CHECK(later.hears == std::vector<pid_t>{kLeader + 1, copy.pid, kLeader + 2, kLeader + 4});
+  CHECK_FALSE(later.spares);
 }
 
 TEST_CASE("a process is a copy until it begins a program of its own") {

@@ -107,6 +107,7 @@ void ReplicaThreads::run(const std::vector<at::Device>& devices,
   }
   attempt(0);
   for (const std::future<void>& other : others) other.wait();
+  for (std::future<void>& other : others) other.get();
   for (std::size_t replica = 0; replica < failures.size(); ++replica) {
     if (!failures[replica]) continue;
     rethrow_with_device(failures[replica], fmt::format("{}: replica {} of {}, on {}, failed: ", state_->who,
