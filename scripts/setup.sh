@@ -93,31 +93,40 @@ install_packages() {
     fail "apt-get could not install: $*"
 }
 
-# Headers that only this user gets, for every clone; scripts/cmake/UnpackedHeaders.cmake finds them. Of valijson the package
-# depends on Qt, Poco and four other readers of JSON: 150 packages. For Debian 11 all of them are Debian 12's, by its own signature, which
-# Debian 11 knows.
+# Headers that only this user gets, for every clone, each package in its folder, where scripts/cmake/UnpackedHeaders.cmake and
+# scripts/make_sbom.py find them. Of valijson the package depends on Qt, Poco and four other readers of JSON: 150 packages. For Debian 11 all
+# of them are Debian 12's, by its own signature, which Debian 11 knows.
 unpack_headers() {
-  local folder=${XDG_CACHE_HOME:-$HOME/.cache}/ddprun/valijson packages=(libvalijson-dev) apt=(-o APT::Sandbox::User=root)
+  local cache=${XDG_CACHE_HOME:-$HOME/.cache}/ddprun packages=(libvalijson-dev) wanted=() apt=(-o APT::Sandbox::User=root) package folder
   if is_debian_11; then
-    folder=$(dirname "$folder")/debian12
-    if [ -e "$folder/usr/include/boost/version.hpp" ]; then return; fi
     packages+=(libboost1.81-dev "${header_packages[@]}")
-  elif [ -e /usr/include/valijson/validator.hpp ] || [ -e "$folder/usr/include/valijson/validator.hpp" ]; then
+  elif [ -e /usr/include/valijson/validator.hpp ]; then
     return
   fi
-  say "headers: unpacking ${packages[*]} into $folder"
-  rm -rf "$folder.new"
-  mkdir -p "$folder.new"
-  if is_debian_11; then read_debian_12 "$folder.new/apt"; fi
-  download "$folder.new" "${packages[@]}" || { ask_mirror && download "$folder.new" "${packages[@]}"; } ||
-    fail "apt-get could not download ${packages[*]}; is a package mirror reachable?"
-  local package
-  for package in "$folder.new"/*.deb; do
-    dpkg-deb --extract "$package" "$folder.new/unpacked" || fail "dpkg-deb could not unpack $package"
+  for package in "${packages[@]}"; do
+    folder=$(folder_of "$package")
+    if [ ! -e "$cache/$folder/DEBIAN/control" ]; then wanted+=("$package"); fi
   done
-  rm -rf "$folder"
-  mv "$folder.new/unpacked" "$folder"
-  rm -r "$folder.new"
+  if [ ${#wanted[@]} -eq 0 ]; then return; fi
+  say "headers: unpacking ${wanted[*]} into $cache"
+  rm -rf "$cache/new"
+  mkdir -p "$cache/new"
+  if is_debian_11; then read_debian_12 "$cache/new/apt"; fi
+  download "$cache/new" "${wanted[@]}" || { ask_mirror && download "$cache/new" "${wanted[@]}"; } ||
+    fail "apt-get could not download ${wanted[*]}; is a package mirror reachable?"
+  for package in "${wanted[@]}"; do
+    dpkg-deb --raw-extract "$cache/new/$package"_*.deb "$cache/new/unpacked" || fail "dpkg-deb could not unpack $package"
+    folder=$(folder_of "$package")
+    rm -rf "${cache:?}/$folder"
+    mv "$cache/new/unpacked" "$cache/$folder"
+  done
+  rm -r "$cache/new"
+}
+
+# valijson for libvalijson-dev.
+folder_of() {
+  local name=${1#lib}
+  echo "${name%-dev}"
 }
 
 # The user that apt downloads as may not write there, of which it would warn.

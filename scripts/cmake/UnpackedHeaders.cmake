@@ -1,7 +1,21 @@
-# Sets DDPRUN_CACHE, where scripts/setup.sh has unpacked headers for this user: valijson's, and on Debian 11 all of Debian 12's.
+# Sets DDPRUN_CACHE, where scripts/setup.sh has unpacked packages of headers for this user, each in its folder.
 if(DEFINED ENV{XDG_CACHE_HOME} AND NOT "$ENV{XDG_CACHE_HOME}" STREQUAL "")
   set(DDPRUN_CACHE $ENV{XDG_CACHE_HOME}/ddprun)
 else()
   set(DDPRUN_CACHE $ENV{HOME}/.cache/ddprun)
 endif()
-set(DDPRUN_UNPACKED_HEADERS ${DDPRUN_CACHE}/debian12/usr/include)
+
+# Links to what includes begin with, in a folder: to what is unpacked, or to this machine's. Not where CMake tries a compiler.
+function(ddprun_link_headers folder)
+  if(CMAKE_BINARY_DIR MATCHES CMakeFiles)
+    return()
+  endif()
+  file(MAKE_DIRECTORY ${folder})
+  foreach(name ${ARGN})
+    file(GLOB _header ${DDPRUN_CACHE}/*/usr/include/${name})
+    if(NOT _header)
+      set(_header /usr/include/${name})
+    endif()
+    file(CREATE_LINK ${_header} ${folder}/${name} SYMBOLIC)
+  endforeach()
+endfunction()

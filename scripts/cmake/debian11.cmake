@@ -5,5 +5,6 @@
 set(CMAKE_C_COMPILER clang-13 CACHE STRING "" FORCE)
 set(CMAKE_CXX_COMPILER clang++-13 CACHE STRING "" FORCE)
 include(${CMAKE_CURRENT_LIST_DIR}/UnpackedHeaders.cmake)
-set(DDPRUN_HEADERS ${DDPRUN_UNPACKED_HEADERS})
+set(DDPRUN_HEADERS ${CMAKE_BINARY_DIR}/headers)
+ddprun_link_headers(${DDPRUN_HEADERS} boost CLI fmt nlohmann spdlog)
 list(PREPEND CMAKE_MODULE_PATH ${CMAKE_CURRENT_LIST_DIR}/headers)

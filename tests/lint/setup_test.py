@@ -31,7 +31,7 @@ class Setup(unittest.TestCase):
             for name, text in PROGRAMS.items():
                 (tree / "bin" / name).write_text(f"#!/bin/sh\n{text}\n")
                 (tree / "bin" / name).chmod(0o755)
-            headers = tree / "cache/ddprun/valijson/usr/include/valijson/validator.hpp"
+            headers = tree / "cache/ddprun/valijson/DEBIAN/control"
             headers.parent.mkdir(parents=True)
             headers.touch()
             own = {"XDG_CACHE_HOME": str(tree / "cache"), "PATH": f"{tree}/bin:{os.environ['PATH']}", "KNOWN": known, "INSTALLED": installed, "INSTALLS": str(installs), "DDPRUN_TORCH": ""}
