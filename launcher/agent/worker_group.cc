@@ -187,13 +187,25 @@ void WorkerGroup::look_at_groups() {
       // Between fork and exec a shell's child has the shell's handler: what it was asked then it has
       // forgotten.
       const bool has_not_heard = !catches_signal(pid, signal) && !ignores_signal(pid, signal);
-      if (asked_members_.insert({pid, signal}).second || has_not_heard) ask_member(*worker, pid, signal);
+      if (!asked_members_.insert({pid, signal}).second && !has_not_heard) continue;
+      note_told_group(processes, pid, signal);
+      ask_member(*worker, pid, signal);
     }
   }
   if (!is_left) return;
   // Those that are not our children end unheard; a long list is looked through less often.
   const Duration took = BootClock::now() - began;
   groups_alarm_.set_after(std::max<Duration>(kLookAtGroups, 10 * took), [this] { look_at_groups(); });
+}
+
+// They have heard of it, and are not asked once more when their parent has died of it.
+void WorkerGroup::note_told_group(const std::vector<ProcessEntry>& processes, pid_t teller, int signal) {
+  const auto found = std::find_if(processes.begin(), processes.end(),
+                                  [teller](const ProcessEntry& process) { return process.pid == teller; });
+  if (found == processes.end() || !tells_its_group(teller)) return;
+  for (const ProcessEntry& process : processes) {
+    if (process.group == found->group) asked_members_.insert({process.pid, signal});
+  }
 }
 
 void WorkerGroup::ask_member(const Worker& worker, pid_t pid, int signal) {
@@ -248,6 +260,7 @@ void WorkerGroup::ask_to_end(const std::vector<LocalRank>& workers, int signal, 
     const bool is_shell = only_starts_programs(leader);
     if (processes.empty() && (is_ctrl_c(signal) || is_shell)) processes = read_processes();
     asked.has_groups = is_shell && has_other_groups(processes, leader);
+    note_told_group(processes, leader, signal);
     asked.child->signal(signal);
     if (is_ctrl_c(signal)) hand_on_ctrl_c(asked, processes);
     spares_some = spares_some || asked.spares_some;

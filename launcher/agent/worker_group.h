@@ -138,6 +138,7 @@ class WorkerGroup {
   static void note_last_words(Worker& worker);
   static void note_words_before(Worker& worker, int signal);
   void look_soon();
+  void note_told_group(const std::vector<ProcessEntry>& processes, pid_t teller, int signal);
   static void ask_member(const Worker& worker, pid_t pid, int signal);
   void hand_on_ctrl_c(Worker& worker, const std::vector<ProcessEntry>& processes);
   void deliver_kept();

@@ -28,11 +28,11 @@ std::string standard_input_of(pid_t pid) {
   return std::filesystem::read_symlink(fmt::format("/proc/{}/fd/0", pid), unreadable).native();
 }
 
-/// uv tells nobody where it has a terminal: that has told its child, it thinks.
-bool tells_its_child(pid_t pid, const std::string& program) {
-  return program == "nsys" || program == "ncu" ||
-         (program == "uv" && !standard_input_of(pid).starts_with("/dev/pts/") &&
-          !standard_input_of(pid).starts_with("/dev/tty"));
+/// uv tells nobody where it has a terminal: that has told a child in its group, it thinks.
+bool tells_its_child(const std::string& program, const ProcessEntry& parent, const ProcessEntry& child) {
+  if (program != "uv") return program == "nsys" || program == "ncu";
+  const std::string input = standard_input_of(parent.pid);
+  return child.group != parent.group || (!input.starts_with("/dev/pts/") && !input.starts_with("/dev/tty"));
 }
 
 /// What multiprocessing, and joblib's loky, have begun as a program of its own: a worker of a pool, a data loader, and
@@ -47,10 +47,6 @@ bool is_of_multiprocessing(pid_t pid) {
   }
   return false;
 }
-
-/// timeout tells its child and then all of its group, which the child is in: one that is told makes its program hear
-/// Ctrl-C twice.
-bool is_timeout(const std::string& program) { return program == "timeout"; }
 
 /// The number of the call that the first thread of a process is in, and its arguments: "61 0x1267 0x0 …", or "running".
 std::vector<std::uint64_t> call_of(pid_t pid) {
@@ -87,9 +83,8 @@ class Rules {
     const std::string program = name_of_program(parent.pid);
     const bool is_of_shell = only_starts_programs(parent.pid);
     if (child.group != parent.group && !is_of_shell) return Hears::kNot;
-    if (parent.pid == leader_ && is_timeout(program)) return Hears::kNot;
-    if (tells_its_child(parent.pid, program) || is_timeout(name_of_program(child.pid)))
-      return Hears::kNeedNot;
+    if (parent.pid == leader_ && tells_its_group(parent.pid)) return Hears::kNot;
+    if (tells_its_child(program, parent, child) || tells_its_group(child.pid)) return Hears::kNeedNot;
     is_spared = spares_helpers_ && !is_of_shell && is_helper(child) && !awaits_helper(parent.pid);
     if (is_spared) return Hears::kNot;
     return ignores_signal(child.pid, signal_) ? Hears::kNeedNot : Hears::kOfUs;
@@ -142,6 +137,8 @@ CtrlC ctrl_c_behind(const std::vector<ProcessEntry>& processes, pid_t leader, in
   });
   return ctrl_c;
 }
+
+bool tells_its_group(pid_t pid) { return name_of_program(pid) == "timeout"; }
 
 bool waits_for_a_child(pid_t pid) { return awaited_by(pid).has_value(); }
 

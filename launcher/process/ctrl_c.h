@@ -24,6 +24,10 @@ struct CtrlC {
 CtrlC ctrl_c_behind(const std::vector<ProcessEntry>& processes, pid_t leader, int signal,
                     bool spares_helpers);
 
+/// Whether it is timeout, which tells its child and then all of its OS process group, the child too: one that is told
+/// makes its program hear a signal twice.
+bool tells_its_group(pid_t pid);
+
 /// Whether the first thread of a process waits for the end of a child, and does nothing else meanwhile.
 bool waits_for_a_child(pid_t pid);
 

@@ -120,7 +120,7 @@ while True:
             out, err = job.communicate(timeout=60)
             name = signal.Signals(signal_number).name
             heard = re.findall("saved after (.*)", out)
-            if signal_number == signal.SIGTERM and "timeout" in str(command):
+            if "timeout" in str(command):
                 heard = [words.removesuffix(f" {name}") for words in heard]  # timeout tells its child and then its group, with the child
             self.assertEqual(heard, [name] * workers, out + err)
             self.assertEqual(job.returncode, 128 + signal_number, err)
@@ -218,6 +218,8 @@ while True:
         for asked in (signal.SIGINT, signal.SIGTERM):
             self.saves(asked, "/bin/bash", "-c", f"set -m; {sys.executable} {program}; true")
             self.saves(asked, "/bin/bash", "-c", f"timeout 100 {sys.executable} {program}; true")
+            # The shell dies of what timeout tells its group, and leaves the program behind.
+            self.saves(asked, "timeout", "100", "/bin/sh", "-c", f"echo {program} | xargs {sys.executable}; true")
 
     def test_ctrl_c_is_heard_once_under_uv_whether_that_has_a_terminal_or_not(self):
         # A stand-in: like uv, it tells its child of Ctrl-C where standard input is no terminal, and has the name.
