@@ -23,7 +23,7 @@ fail() { printf '\n%s: %s\n' "$(basename "$0")" "$*" >&2; exit 1; }
 project_version() { sed -n 's/^project(ddprun VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt; }
 
 # Debian 11 gets cmake, libtorch and headers in its own way (scripts/setup.sh), and a toolchain for them: cmake "${toolchain[@]}" …
-is_debian_11() { [ "$(. /etc/os-release && echo "${VERSION_CODENAME:-}")" = bullseye ]; }
+is_debian_11() { [ "$(. /etc/os-release 2>/dev/null && echo "${VERSION_CODENAME:-}")" = bullseye ]; }
 toolchain=()
 if is_debian_11; then
   toolchain=(--toolchain "$PWD/scripts/cmake/debian11.cmake")

@@ -132,10 +132,16 @@ folder_of() {
 # The user that apt downloads as may not write there, of which it would warn.
 download() { (cd "$1" && apt-get "${apt[@]}" download -qq "${@:2}" >/dev/null); }
 
+# Of a source that apt has not read yet it says nothing.
+mirror_of_debian() {
+  apt-get indextargets --format "\$(SITE) \$(RELEASE)" 'Identifier: Packages' | awk '$2 !~ /-/ && !found {found = 1; print $1}'
+}
+
 # Adds to `apt` what makes it ask the same mirror for Debian 12, of which it keeps its knowledge in the folder.
 read_debian_12() {
   local mirror
-  mirror=$(apt-get indextargets --format "\$(SITE) \$(RELEASE)" 'Identifier: Packages' | awk '$2 !~ /-/ && !found {found = 1; print $1}')
+  mirror=$(mirror_of_debian)
+  if [ -z "$mirror" ]; then ask_mirror && mirror=$(mirror_of_debian); fi
   [ -n "$mirror" ] || fail "apt names no mirror of Debian 11, where Debian 12's headers would be: what does it say in /etc/apt/sources.list?"
   mkdir -p "$1/lists/partial" "$1/cache/archives/partial"
   echo "deb $mirror bookworm main" >"$1/sources.list"

@@ -1,6 +1,5 @@
 #include "launcher/agent/worker_group.h"
 
-#include "launcher/process/ctrl_c.h"
 #include "launcher/process/process_table.h"
 #include "launcher/process/spawn.h"
 
@@ -171,7 +170,7 @@ void WorkerGroup::look_at_groups() {
   if (awaiting.empty() && sparing.empty()) return;
   const TimePoint began = BootClock::now();
   bool is_left = !sparing.empty();
-  for (Worker* worker : sparing) hand_on_ctrl_c(*worker, read_each(worker->there));
+  for (Worker* worker : sparing) hand_on(*worker, who_hears(*worker, read_each(worker->there)));
   std::vector<ProcessEntry> processes;
   if (!awaiting.empty()) processes = read_processes();
   for (Worker* worker : awaiting) {
@@ -181,9 +180,14 @@ void WorkerGroup::look_at_groups() {
       continue;
     }
     is_left = true;
-    if (worker->is_killed) continue;
+    if (worker->is_killed) {
+      kill_session(*worker, processes);  // what was forked meanwhile
+      continue;
+    }
     for (const pid_t pid : heads) {
-      const int signal = ignores_signal(pid, worker->asked_with) ? SIGTERM : worker->asked_with;
+      // Who was asked, and ignores the signal by now, is at its save.
+      const bool was_asked = asked_members_.contains({pid, worker->asked_with});
+      const int signal = !was_asked && ignores_signal(pid, worker->asked_with) ? SIGTERM : worker->asked_with;
       // Between fork and exec a shell's child has the shell's handler: what it was asked then it has
       // forgotten.
       const bool has_not_heard = !catches_signal(pid, signal) && !ignores_signal(pid, signal);
@@ -202,7 +206,7 @@ void WorkerGroup::look_at_groups() {
 void WorkerGroup::note_told_group(const std::vector<ProcessEntry>& processes, pid_t teller, int signal) {
   const auto found = std::find_if(processes.begin(), processes.end(),
                                   [teller](const ProcessEntry& process) { return process.pid == teller; });
-  if (found == processes.end() || !tells_its_group(teller)) return;
+  if (found == processes.end() || !tells_its_group(*found)) return;
   for (const ProcessEntry& process : processes) {
     if (process.group == found->group) asked_members_.insert({process.pid, signal});
   }
@@ -213,11 +217,11 @@ void WorkerGroup::ask_member(const Worker& worker, pid_t pid, int signal) {
   worker.child->signal_member(pid, SIGCONT);
 }
 
-// At the first time to all that are there; later to those of them whose parent has begun to wait for them: what was
+// At the first time of all that are there; later of those of them whose parent has begun to wait for them: what was
 // started in between is for its end.
-void WorkerGroup::hand_on_ctrl_c(Worker& worker, const std::vector<ProcessEntry>& processes) {
+CtrlC WorkerGroup::who_hears(Worker& worker, const std::vector<ProcessEntry>& processes) {
   const pid_t leader = worker.child->pid();
-  const bool is_first = !std::exchange(worker.spares_some, false);
+  const bool is_first = !worker.spares_some;
   if (is_first) worker.there.clear();
   std::vector<ProcessEntry> there;
   for (const ProcessEntry& process : processes) {
@@ -225,12 +229,16 @@ void WorkerGroup::hand_on_ctrl_c(Worker& worker, const std::vector<ProcessEntry>
     if (is_first) worker.there.insert(process.pid);
     if (worker.there.contains(process.pid)) there.push_back(process);
   }
-  const CtrlC ctrl_c =
-      ctrl_c_behind(there, leader, worker.asked_with, BootClock::now() < worker.spares_until);
+  CtrlC ctrl_c = ctrl_c_behind(there, leader, worker.asked_with, BootClock::now() < worker.spares_until);
+  worker.spares_some = ctrl_c.spares;
+  return ctrl_c;
+}
+
+void WorkerGroup::hand_on(const Worker& worker, const CtrlC& ctrl_c) {
+  for (const pid_t pid : ctrl_c.told) asked_members_.insert({pid, worker.asked_with});
   for (const pid_t pid : ctrl_c.hears) {
     if (asked_members_.insert({pid, worker.asked_with}).second) ask_member(worker, pid, worker.asked_with);
   }
-  worker.spares_some = ctrl_c.spares;
 }
 
 void WorkerGroup::await_groups_no_longer() {
@@ -261,8 +269,10 @@ void WorkerGroup::ask_to_end(const std::vector<LocalRank>& workers, int signal, 
     if (processes.empty() && (is_ctrl_c(signal) || is_shell)) processes = read_processes();
     asked.has_groups = is_shell && has_other_groups(processes, leader);
     note_told_group(processes, leader, signal);
+    // Looked at before: a shell that has died of it cannot be asked which program it was.
+    const CtrlC ctrl_c = is_ctrl_c(signal) ? who_hears(asked, processes) : CtrlC{};
     asked.child->signal(signal);
-    if (is_ctrl_c(signal)) hand_on_ctrl_c(asked, processes);
+    hand_on(asked, ctrl_c);
     spares_some = spares_some || asked.spares_some;
     asked.child->signal_group(SIGCONT);  // a stopped one hears nothing else
   }
@@ -278,9 +288,15 @@ void WorkerGroup::kill_groups(const std::vector<LocalRank>& workers) {
     killed.child->signal_group(SIGKILL);
     if (!killed.has_groups) continue;
     if (processes.empty()) processes = read_processes();
-    for (const ProcessEntry& process : processes) {
-      if (process.session == killed.child->pid()) killed.child->signal_member(process.pid, SIGKILL);
-    }
+    kill_session(killed, processes);
+  }
+}
+
+void WorkerGroup::kill_session(const Worker& worker, const std::vector<ProcessEntry>& processes) {
+  const pid_t leader = worker.child->pid();
+  if (!worker.child->is_running() && heads_of_session(processes, leader).empty()) return;
+  for (const ProcessEntry& process : processes) {
+    if (process.session == leader) worker.child->signal_member(process.pid, SIGKILL);
   }
 }
 

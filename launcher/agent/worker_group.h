@@ -5,6 +5,7 @@
 #include "launcher/output/output.h"
 #include "launcher/plan/plan.h"
 #include "launcher/process/child.h"
+#include "launcher/process/ctrl_c.h"
 #include "launcher/report/observer.h"
 #include "launcher/report/outcome.h"
 #include "rendezvous/base/alarm.h"
@@ -46,8 +47,8 @@ class WorkerGroup {
     [[nodiscard]] virtual bool goes_on_spawning() const = 0;
     virtual void worker_spawned(LocalRank local_rank, pid_t pid) = 0;
     virtual void spawn_failed(LocalRank local_rank, const Error& error) = 0;
-    /// It has been reaped and, if it was asked to end, nothing lives of its OS process group. What it wrote
-    /// last is taken after this call.
+    /// It has been reaped and, if it was asked to end, nothing lives of its OS process group, or of a shell's
+    /// session. What it wrote last is taken after this call.
     virtual void worker_exited(LocalRank local_rank, ExitStatus status) = 0;
   };
 
@@ -140,7 +141,9 @@ class WorkerGroup {
   void look_soon();
   void note_told_group(const std::vector<ProcessEntry>& processes, pid_t teller, int signal);
   static void ask_member(const Worker& worker, pid_t pid, int signal);
-  void hand_on_ctrl_c(Worker& worker, const std::vector<ProcessEntry>& processes);
+  static CtrlC who_hears(Worker& worker, const std::vector<ProcessEntry>& processes);
+  void hand_on(const Worker& worker, const CtrlC& ctrl_c);
+  static void kill_session(const Worker& worker, const std::vector<ProcessEntry>& processes);
   void deliver_kept();
   void tell_exit(Worker& worker);
   Worker& worker(LocalRank local_rank) { return *workers_[static_cast<std::size_t>(local_rank.value())]; }

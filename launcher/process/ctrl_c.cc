@@ -20,17 +20,31 @@
 namespace ddprun::launcher {
 namespace {
 
-/// How a process gets to hear of Ctrl-C; who need not, and what it has started may.
-enum class Hears { kOfUs, kNeedNot, kNot };
+/// How a process gets to hear of Ctrl-C. What one has started that need not hear it of us may have to.
+enum class Hears { kOfUs, kOfAnother, kIgnores, kNot };
 
 std::string standard_input_of(pid_t pid) {
   std::error_code unreadable;
   return std::filesystem::read_symlink(fmt::format("/proc/{}/fd/0", pid), unreadable).native();
 }
 
-/// uv tells nobody where it has a terminal: that has told a child in its group, it thinks.
+/// timeout has this option before its program.
+bool is_in_foreground(pid_t timeout) {
+  const std::string command = read_text(fmt::format("/proc/{}/cmdline", timeout));
+  const std::vector<std::string_view> words = split(command, '\0');
+  for (std::size_t i = 1; i < words.size() && words[i].starts_with('-'); ++i) {
+    if (words[i] == "--foreground" || words[i] == "-f") return true;
+    if (words[i] == "-k" || words[i] == "-s" || words[i] == "--kill-after" || words[i] == "--signal") ++i;
+  }
+  return false;
+}
+
+/// Programs that hand on a signal which a process has sent, not a terminal. uv tells nobody where it has a terminal:
+/// that has told a child in its group, it thinks.
 bool tells_its_child(const std::string& program, const ProcessEntry& parent, const ProcessEntry& child) {
-  if (program != "uv") return program == "nsys" || program == "ncu";
+  if (program == "nsys" || program == "ncu" || program == "sudo") return true;
+  if (program == "timeout") return is_in_foreground(parent.pid);
+  if (program != "uv") return false;
   const std::string input = standard_input_of(parent.pid);
   return child.group != parent.group || (!input.starts_with("/dev/pts/") && !input.starts_with("/dev/tty"));
 }
@@ -66,7 +80,8 @@ std::vector<std::uint64_t> call_of(pid_t pid) {
 std::optional<pid_t> awaited_by(pid_t pid) {
   const std::vector<std::uint64_t> call = call_of(pid);
   if (call.size() < 3) return std::nullopt;
-  if (call[0] == SYS_wait4) return std::max(static_cast<pid_t>(call[1]), -1);
+  // 0 and below -1: any of a group.
+  if (call[0] == SYS_wait4) return static_cast<pid_t>(call[1]) > 0 ? static_cast<pid_t>(call[1]) : -1;
   if (call[0] == SYS_waitid) return call[1] == P_PID ? static_cast<pid_t>(call[2]) : -1;
   return std::nullopt;
 }
@@ -77,17 +92,21 @@ bool is_helper(const ProcessEntry& process) { return process.is_copy || is_of_mu
 class Rules {
  public:
   Rules(const std::vector<ProcessEntry>& processes, pid_t leader, int signal, bool spares_helpers)
-      : processes_(processes), leader_(leader), signal_(signal), spares_helpers_(spares_helpers) {}
+      : processes_(processes), leader_(leader), signal_(signal), spares_helpers_(spares_helpers) {
+    ProcessEntry first;
+    first.pid = first.group = leader;
+    leader_tells_group_ = tells_its_group(first);
+  }
 
   Hears how_hears(const ProcessEntry& parent, const ProcessEntry& child, bool& is_spared) const {
     const std::string program = name_of_program(parent.pid);
     const bool is_of_shell = only_starts_programs(parent.pid);
     if (child.group != parent.group && !is_of_shell) return Hears::kNot;
-    if (parent.pid == leader_ && tells_its_group(parent.pid)) return Hears::kNot;
-    if (tells_its_child(program, parent, child) || tells_its_group(child.pid)) return Hears::kNeedNot;
+    if (leader_tells_group_ && child.group == leader_) return Hears::kOfAnother;
+    if (tells_its_child(program, parent, child) || tells_its_group(child)) return Hears::kOfAnother;
     is_spared = spares_helpers_ && !is_of_shell && is_helper(child) && !awaits_helper(parent.pid);
     if (is_spared) return Hears::kNot;
-    return ignores_signal(child.pid, signal_) ? Hears::kNeedNot : Hears::kOfUs;
+    return ignores_signal(child.pid, signal_) ? Hears::kIgnores : Hears::kOfUs;
   }
 
  private:
@@ -103,7 +122,7 @@ class Rules {
   const std::vector<ProcessEntry>& processes_;
   pid_t leader_;
   int signal_;
-  bool spares_helpers_;
+  bool spares_helpers_, leader_tells_group_ = false;
 };
 
 /// What came from the leader and is in its session, from parent to child where `is_to_pass` says so.
@@ -133,12 +152,16 @@ CtrlC ctrl_c_behind(const std::vector<ProcessEntry>& processes, pid_t leader, in
     const Hears hears = rules.how_hears(parent, child, is_spared);
     ctrl_c.spares = ctrl_c.spares || is_spared;
     if (hears == Hears::kOfUs) ctrl_c.hears.push_back(child.pid);
+    if (hears == Hears::kOfAnother) ctrl_c.told.push_back(child.pid);
     return hears != Hears::kNot;
   });
   return ctrl_c;
 }
 
-bool tells_its_group(pid_t pid) { return name_of_program(pid) == "timeout"; }
+bool tells_its_group(const ProcessEntry& process) {
+  return process.group == process.pid && name_of_program(process.pid) == "timeout" &&
+         !is_in_foreground(process.pid);
+}
 
 bool waits_for_a_child(pid_t pid) { return awaited_by(pid).has_value(); }
 

@@ -11,7 +11,8 @@ namespace ddprun::launcher {
 /// Who is to hear a Ctrl-C besides the leader of a session, which hears it.
 struct CtrlC {
   std::vector<pid_t> hears;
-  bool spares = false;  ///< somebody is spared, and is to hear it once its parent waits for it
+  std::vector<pid_t> told;  ///< who hears it of another, or whose program does of us
+  bool spares = false;      ///< somebody is spared, and is to hear it once its parent waits for it
 };
 
 /// A terminal sends Ctrl-C to its whole foreground, and so it goes to every program that came from the leader and is in
@@ -26,7 +27,7 @@ CtrlC ctrl_c_behind(const std::vector<ProcessEntry>& processes, pid_t leader, in
 
 /// Whether it is timeout, which tells its child and then all of its OS process group, the child too: one that is told
 /// makes its program hear a signal twice.
-bool tells_its_group(pid_t pid);
+bool tells_its_group(const ProcessEntry& process);
 
 /// Whether the first thread of a process waits for the end of a child, and does nothing else meanwhile.
 bool waits_for_a_child(pid_t pid);

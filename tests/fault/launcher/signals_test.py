@@ -169,6 +169,30 @@ if __name__ == "__main__":
             for waits in ("joins", "goes on"):
                 self.saves(signal.SIGINT, sys.executable, program, method, waits)
 
+    def test_who_shields_its_save_is_left_alone_when_its_shell_has_died(self):
+        program = self.folder / "shields.py"
+        program.write_text("""import signal, time
+def save(number, frame):
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    time.sleep(0.5)
+    print("saved", flush=True)
+    raise SystemExit
+signal.signal(signal.SIGINT, save)
+signal.signal(signal.SIGTERM, lambda *_: print("broken", flush=True))
+print("ready", flush=True)
+while True:
+    signal.pause()
+""")
+        for command in (f"{sys.executable} {program} & wait", f"timeout 100 {sys.executable} {program} & wait",
+                        f"timeout --foreground 100 {sys.executable} {program}; true"):
+            for before in ((), ("timeout", "100"), ("timeout", "--foreground", "100")):
+                with self.subTest(command=command, before=before):
+                    job = self.start("--shutdown-timeout", "20s", "--no-python", *before, "/bin/bash", "-c", command)
+                    self.assertIn("ready", job.stdout.readline())
+                    job.send_signal(signal.SIGINT)
+                    out, err = job.communicate(timeout=60)
+                    self.assertEqual((out, job.returncode), ("saved\n", 130), err)
+
     def test_ctrl_c_spares_helpers_while_the_save_runs_a_program_and_what_was_put_into_another_group(self):
         program = self.folder / "uploads.py"
         program.write_text("""import multiprocessing, os, signal, subprocess, sys

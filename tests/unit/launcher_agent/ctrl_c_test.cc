@@ -119,7 +119,8 @@ TEST_CASE("a process is a copy until it begins a program of its own") {
   REQUIRE(::waitpid(child, nullptr, WUNTRACED) == child);
   CHECK(read_process(child)->is_copy);
   ::kill(child, SIGCONT);
-  while (read_process(child)->is_copy) ::usleep(100);
+  while (read_process(child)->is_copy && !read_process(child)->has_ended()) ::usleep(100);
+  CHECK_FALSE(read_process(child)->is_copy);
   ::kill(child, SIGKILL);
   ::waitpid(child, nullptr, 0);
 }
