@@ -303,6 +303,8 @@ install_python_part() {
   fi
 }
 
+pip='' python_part=''
+trap 'kill $pip $python_part 2>/dev/null || true' EXIT
 if [ $launcher_only = yes ]; then packages=("${launcher_packages[@]}"); fi
 if [ $with_tests = yes ]; then packages+=("${test_packages[@]}"); fi
 if [ $with_tests = yes ] && is_debian_11; then
@@ -317,13 +319,12 @@ if [ $launcher_only = no ]; then
   install_packages "${first[@]}"
   (pip='' && trap '[ -z "$pip" ] || kill "$pip" 2>/dev/null; exit 1' TERM && install_python_part) &
   python_part=$!
-  trap 'kill "$python_part" 2>/dev/null || true' EXIT
 fi
 mapfile -t missing < <(missing_packages "${missing[@]}")
 install_packages "${missing[@]}"
 unpack_headers
 if [ $launcher_only = no ]; then
   wait "$python_part" || fail "what Python is to bring is not there; why is said above"
-  trap - EXIT
+  python_part=''
 fi
 if is_debian_11; then install_cmake; fi

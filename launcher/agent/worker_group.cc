@@ -50,6 +50,7 @@ void WorkerGroup::start(const membership::Round& round, std::vector<WorkerSpec> 
   looks_soon_ = false;
   groups_alarm_.cancel();
   asked_members_.clear();
+  asked_copies_.clear();
   workers_.clear();
   workers_.reserve(specs.size());
   for (WorkerSpec& spec : specs) {
@@ -158,7 +159,8 @@ void WorkerGroup::look_soon() {
 void WorkerGroup::look_at_groups() {
   std::vector<Worker*> awaiting, sparing;
   for (const auto& worker : workers_) {
-    if (worker->spares_some && worker->child->is_running()) sparing.push_back(worker.get());
+    if (worker->spares_some && (worker->child->is_running() || worker->awaits_group))
+      sparing.push_back(worker.get());
     if (!worker->awaits_group) continue;
     if (worker->has_groups || worker->child->left_group()) {
       awaiting.push_back(worker.get());
@@ -184,16 +186,17 @@ void WorkerGroup::look_at_groups() {
       kill_session(*worker, processes);  // what was forked meanwhile
       continue;
     }
-    for (const pid_t pid : heads) {
+    for (const ProcessEntry& process : processes) {
+      if (std::find(heads.begin(), heads.end(), process.pid) == heads.end()) continue;
       // Who was asked, and ignores the signal by now, is at its save.
-      const bool was_asked = asked_members_.contains({pid, worker->asked_with});
-      const int signal = !was_asked && ignores_signal(pid, worker->asked_with) ? SIGTERM : worker->asked_with;
-      // Between fork and exec a shell's child has the shell's handler: what it was asked then it has
-      // forgotten.
-      const bool has_not_heard = !catches_signal(pid, signal) && !ignores_signal(pid, signal);
-      if (!asked_members_.insert({pid, signal}).second && !has_not_heard) continue;
-      note_told_group(processes, pid, signal);
-      ask_member(*worker, pid, signal);
+      const bool was_asked = asked_members_.contains({process.pid, worker->asked_with});
+      const bool ignores = !was_asked && ignores_signal(process.pid, worker->asked_with);
+      const int signal = ignores ? SIGTERM : worker->asked_with;
+      // Between fork and exec a shell's child has the shell's handler: what it was asked then it has forgotten.
+      const bool has_forgotten = !process.is_copy && asked_copies_.erase(process.pid) > 0;
+      if (!note_asked(process, signal) && !has_forgotten) continue;
+      note_told_group(processes, process.pid, signal);
+      ask_member(*worker, process.pid, signal);
     }
   }
   if (!is_left) return;
@@ -202,13 +205,19 @@ void WorkerGroup::look_at_groups() {
   groups_alarm_.set_after(std::max<Duration>(kLookAtGroups, 10 * took), [this] { look_at_groups(); });
 }
 
-// They have heard of it, and are not asked once more when their parent has died of it.
+bool WorkerGroup::note_asked(const ProcessEntry& process, int signal) {
+  const bool is_new = asked_members_.insert({process.pid, signal}).second;
+  if (is_new && process.is_copy) asked_copies_.insert(process.pid);
+  return is_new;
+}
+
+// They hear of it, and are not asked once more when their parent has died of it.
 void WorkerGroup::note_told_group(const std::vector<ProcessEntry>& processes, pid_t teller, int signal) {
   const auto found = std::find_if(processes.begin(), processes.end(),
                                   [teller](const ProcessEntry& process) { return process.pid == teller; });
   if (found == processes.end() || !tells_its_group(*found)) return;
   for (const ProcessEntry& process : processes) {
-    if (process.group == found->group) asked_members_.insert({process.pid, signal});
+    if (process.group == found->group && !ignores_signal(process.pid, signal)) note_asked(process, signal);
   }
 }
 
@@ -235,9 +244,9 @@ CtrlC WorkerGroup::who_hears(Worker& worker, const std::vector<ProcessEntry>& pr
 }
 
 void WorkerGroup::hand_on(const Worker& worker, const CtrlC& ctrl_c) {
-  for (const pid_t pid : ctrl_c.told) asked_members_.insert({pid, worker.asked_with});
-  for (const pid_t pid : ctrl_c.hears) {
-    if (asked_members_.insert({pid, worker.asked_with}).second) ask_member(worker, pid, worker.asked_with);
+  for (const ProcessEntry& process : ctrl_c.told) note_asked(process, worker.asked_with);
+  for (const ProcessEntry& process : ctrl_c.hears) {
+    if (note_asked(process, worker.asked_with)) ask_member(worker, process.pid, worker.asked_with);
   }
 }
 

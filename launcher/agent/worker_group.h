@@ -139,6 +139,7 @@ class WorkerGroup {
   static void note_last_words(Worker& worker);
   static void note_words_before(Worker& worker, int signal);
   void look_soon();
+  bool note_asked(const ProcessEntry& process, int signal);
   void note_told_group(const std::vector<ProcessEntry>& processes, pid_t teller, int signal);
   static void ask_member(const Worker& worker, pid_t pid, int signal);
   static CtrlC who_hears(Worker& worker, const std::vector<ProcessEntry>& processes);
@@ -153,6 +154,7 @@ class WorkerGroup {
   std::vector<std::unique_ptr<Worker>> workers_;  // by local rank
   std::size_t next_to_spawn_ = 0;
   std::set<std::pair<pid_t, int>> asked_members_;  // and with what
+  std::set<pid_t> asked_copies_;                   // that had begun no program then
   Alarm groups_alarm_;
   bool looks_soon_ = false;
   std::set<int> kept_;  ///< signals that no worker could hear

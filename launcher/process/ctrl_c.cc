@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -92,21 +93,22 @@ bool is_helper(const ProcessEntry& process) { return process.is_copy || is_of_mu
 class Rules {
  public:
   Rules(const std::vector<ProcessEntry>& processes, pid_t leader, int signal, bool spares_helpers)
-      : processes_(processes), leader_(leader), signal_(signal), spares_helpers_(spares_helpers) {
+      : processes_(processes), signal_(signal), spares_helpers_(spares_helpers) {
     ProcessEntry first;
     first.pid = first.group = leader;
-    leader_tells_group_ = tells_its_group(first);
+    if (tells_its_group(first)) told_groups_.insert(leader);
   }
 
-  Hears how_hears(const ProcessEntry& parent, const ProcessEntry& child, bool& is_spared) const {
+  Hears how_hears(const ProcessEntry& parent, const ProcessEntry& child, bool& is_spared) {
     const std::string program = name_of_program(parent.pid);
     const bool is_of_shell = only_starts_programs(parent.pid);
     if (child.group != parent.group && !is_of_shell) return Hears::kNot;
-    if (leader_tells_group_ && child.group == leader_) return Hears::kOfAnother;
-    if (tells_its_child(program, parent, child) || tells_its_group(child)) return Hears::kOfAnother;
+    if (ignores_signal(child.pid, signal_)) return Hears::kIgnores;
+    const bool tells_group = tells_its_group(child), is_told = tells_its_child(program, parent, child);
+    if (tells_group && is_told) told_groups_.insert(child.group);
+    if (tells_group || is_told || told_groups_.contains(child.group)) return Hears::kOfAnother;
     is_spared = spares_helpers_ && !is_of_shell && is_helper(child) && !awaits_helper(parent.pid);
-    if (is_spared) return Hears::kNot;
-    return ignores_signal(child.pid, signal_) ? Hears::kIgnores : Hears::kOfUs;
+    return is_spared ? Hears::kNot : Hears::kOfUs;
   }
 
  private:
@@ -120,17 +122,21 @@ class Rules {
   }
 
   const std::vector<ProcessEntry>& processes_;
-  pid_t leader_;
+  std::set<pid_t> told_groups_;  // by a timeout that is told
   int signal_;
-  bool spares_helpers_, leader_tells_group_ = false;
+  bool spares_helpers_;
 };
 
-/// What came from the leader and is in its session, from parent to child where `is_to_pass` says so.
+/// What came from the leader, or from those whom it has left, and is in its session, from parent to child where
+/// `is_to_pass` says so.
 template <class IsToPass>
 void walk(const std::vector<ProcessEntry>& processes, pid_t leader, IsToPass&& is_to_pass) {
-  ProcessEntry first;
-  first.pid = first.group = first.session = leader;
-  std::vector<ProcessEntry> found{first};
+  std::vector<ProcessEntry> found;
+  const std::vector<pid_t> heads = heads_of_session(processes, leader);
+  for (const ProcessEntry& process : processes) {
+    const bool is_head = std::find(heads.begin(), heads.end(), process.pid) != heads.end();
+    if (process.pid == leader || is_head) found.push_back(process);
+  }
   for (std::size_t next = 0; next < found.size(); ++next) {
     const ProcessEntry parent = found[next];
     for (const ProcessEntry& process : processes) {
@@ -146,13 +152,13 @@ void walk(const std::vector<ProcessEntry>& processes, pid_t leader, IsToPass&& i
 CtrlC ctrl_c_behind(const std::vector<ProcessEntry>& processes, pid_t leader, int signal,
                     bool spares_helpers) {
   CtrlC ctrl_c;
-  const Rules rules(processes, leader, signal, spares_helpers);
+  Rules rules(processes, leader, signal, spares_helpers);
   walk(processes, leader, [&](const ProcessEntry& parent, const ProcessEntry& child) {
     bool is_spared = false;
     const Hears hears = rules.how_hears(parent, child, is_spared);
     ctrl_c.spares = ctrl_c.spares || is_spared;
-    if (hears == Hears::kOfUs) ctrl_c.hears.push_back(child.pid);
-    if (hears == Hears::kOfAnother) ctrl_c.told.push_back(child.pid);
+    if (hears == Hears::kOfUs) ctrl_c.hears.push_back(child);
+    if (hears == Hears::kOfAnother) ctrl_c.told.push_back(child);
     return hears != Hears::kNot;
   });
   return ctrl_c;

@@ -10,9 +10,9 @@ namespace ddprun::launcher {
 
 /// Who is to hear a Ctrl-C besides the leader of a session, which hears it.
 struct CtrlC {
-  std::vector<pid_t> hears;
-  std::vector<pid_t> told;  ///< who hears it of another, or whose program does of us
-  bool spares = false;      ///< somebody is spared, and is to hear it once its parent waits for it
+  std::vector<ProcessEntry> hears;
+  std::vector<ProcessEntry> told;  ///< who hears it of another, or whose program does of us
+  bool spares = false;             ///< somebody is spared, and is to hear it once its parent waits for it
 };
 
 /// A terminal sends Ctrl-C to its whole foreground, and so it goes to every program that came from the leader and is in

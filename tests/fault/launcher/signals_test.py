@@ -169,29 +169,73 @@ if __name__ == "__main__":
             for waits in ("joins", "goes on"):
                 self.saves(signal.SIGINT, sys.executable, program, method, waits)
 
-    def test_who_shields_its_save_is_left_alone_when_its_shell_has_died(self):
+    def test_who_was_asked_is_left_alone_at_its_save_when_its_shell_has_died(self):
+        """Whether it ignores a second signal, or would end of it."""
         program = self.folder / "shields.py"
-        program.write_text("""import signal, time
+        program.write_text("""import signal, sys, time
+asked = int(sys.argv[1])
 def save(number, frame):
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(asked, signal.SIG_IGN if sys.argv[2] == "ignores" else signal.SIG_DFL)
     time.sleep(0.5)
     print("saved", flush=True)
     raise SystemExit
-signal.signal(signal.SIGINT, save)
 signal.signal(signal.SIGTERM, lambda *_: print("broken", flush=True))
+signal.signal(asked, save)
 print("ready", flush=True)
 while True:
     signal.pause()
 """)
-        for command in (f"{sys.executable} {program} & wait", f"timeout 100 {sys.executable} {program} & wait",
-                        f"timeout --foreground 100 {sys.executable} {program}; true"):
-            for before in ((), ("timeout", "100"), ("timeout", "--foreground", "100")):
-                with self.subTest(command=command, before=before):
-                    job = self.start("--shutdown-timeout", "20s", "--no-python", *before, "/bin/bash", "-c", command)
-                    self.assertIn("ready", job.stdout.readline())
-                    job.send_signal(signal.SIGINT)
-                    out, err = job.communicate(timeout=60)
-                    self.assertEqual((out, job.returncode), ("saved\n", 130), err)
+        for asked in (signal.SIGINT, signal.SIGTERM):
+            for then in ("ignores", "ends"):
+                run = f"{sys.executable} {program} {int(asked)} {then}"
+                for command in (f"{run} & wait", f"timeout --foreground 100 {run}; true"):
+                    self.saves_once(asked, command)
+                # timeout itself tells its program twice, which would end it.
+                if then == "ignores":
+                    self.saves_once(asked, f"timeout 100 {run} & wait")
+                    self.saves_once(asked, f"{run} & wait", "timeout", "100")
+                    self.saves_once(asked, f"timeout 100 {run}; true", "timeout", "100")
+                    self.saves_once(asked, f"{run}; true", "timeout", "--foreground", "100")
+
+    def saves_once(self, asked, command, *before):
+        with self.subTest(asked=asked, command=command, before=before):
+            job = self.start("--shutdown-timeout", "20s", "--no-python", *before, "/bin/bash", "-c", command)
+            self.assertIn("ready", job.stdout.readline())
+            job.send_signal(asked)
+            out, err = job.communicate(timeout=60)
+            self.assertEqual((out, job.returncode), ("saved\n", 128 + asked), err)
+
+    def test_who_does_not_hear_ctrl_c_is_asked_by_sigterm_when_its_shell_has_died(self):
+        program = self.folder / "deaf.py"
+        program.write_text("""import signal
+def save(number, frame):
+    print("saved", flush=True)
+    raise SystemExit
+signal.signal(signal.SIGTERM, save)
+print("ready", flush=True)
+while True:
+    signal.pause()
+""")
+        for before in ((), ("timeout", "100")):
+            self.saves_once(signal.SIGINT, f"{sys.executable} {program} & wait", *before)  # bash has it ignore Ctrl-C
+
+    def test_helpers_hear_ctrl_c_after_the_shell_that_started_their_program_has_died(self):
+        program = self.folder / "helpers.py"
+        program.write_text("""import multiprocessing, signal, sys
+def train():
+    def save(number, frame):
+        print("saved", flush=True)
+        sys.exit(0)
+    signal.signal(signal.SIGINT, save)
+    print("ready", flush=True)
+    while True:
+        signal.pause()
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    multiprocessing.get_context("fork").Process(target=train).start()
+    signal.pause()
+""")
+        self.saves_once(signal.SIGINT, f"{sys.executable} {program} & wait")
 
     def test_ctrl_c_spares_helpers_while_the_save_runs_a_program_and_what_was_put_into_another_group(self):
         program = self.folder / "uploads.py"
